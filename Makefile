@@ -1,0 +1,102 @@
+# forewarm: every everyday command. `make` alone lists them.
+#
+# Needs Go (version in go.mod), make and bash. The tools are `tool` directives in go.mod, so their versions are pinned and
+# nothing is downloaded except through the Go module proxy. The Prometheus tests run when Debian's `prometheus` package is
+# installed and say so when they skip.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# How long fuzz-short spends on each fuzz function.
+FUZZTIME ?= 10s
+# Extra flags for `go test`, for example: make test TESTFLAGS='-v -count=1'
+TESTFLAGS ?=
+
+# gofmt walks folders, not packages; hidden folders such as a local cache are not ours to format.
+SOURCES := $(wildcard *.go) $(filter-out data/ bin/ dist/ coverage/,$(wildcard */))
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: ## Run the daemon over its own simulated cluster, in the foreground
+	go run ./cmd/forewarmd --demo
+
+.PHONY: test
+test: ## Run all tests
+	go tool gotestsum --format pkgname-and-test-fails --hide-summary output -- $(TESTFLAGS) ./...
+
+.PHONY: race
+race: ## Run all tests with the race detector, in random order
+	go test -race -shuffle=on $(TESTFLAGS) ./...
+
+# --keep-going runs every check although one has failed, so that one run shows all findings; the exit status is still a
+# failure if any check failed.
+.PHONY: check
+check: ## Run every check: rules, format, vet, staticcheck, tidy
+	@$(MAKE) --keep-going --no-print-directory rules fmt vet staticcheck tidy \
+		|| { echo 'check: findings above' >&2; exit 1; }
+	@echo 'check: clean'
+
+.PHONY: lint
+lint: ## Run only gofmt, go vet and staticcheck
+	@$(MAKE) --keep-going --no-print-directory fmt vet staticcheck \
+		|| { echo 'lint: findings above' >&2; exit 1; }
+	@echo 'lint: clean'
+
+# -count=1: the rules ask `go list`, which the test cache cannot see.
+.PHONY: rules
+rules: ## Check imports, clock and randomness, names, file sizes, pinned tools
+	go test -count=1 -run '^TestRules' ./configs
+
+.PHONY: fmt
+fmt: ## List files that gofmt would change
+	@echo 'gofmt -l'
+	@files=$$(gofmt -l $(SOURCES)); \
+	if [[ -n $$files ]]; then sed 's/$$/: not formatted: run gofmt -w on it/' <<<"$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## Run go vet
+	go vet ./...
+
+.PHONY: staticcheck
+staticcheck: ## Run staticcheck, at the version pinned in go.mod
+	go tool staticcheck ./...
+
+.PHONY: tidy
+tidy: ## Show what go mod tidy would change
+	go mod tidy -diff
+
+# `go test -list` prints the names of one package and then its "ok" line; awk joins the two. Finding no fuzz function at
+# all is a failure: it would mean that the discovery is broken.
+.PHONY: fuzz-short
+fuzz-short: ## Run each fuzz function for FUZZTIME (10s)
+	@listing=$$(go test -list '^Fuzz' ./...) || { printf '%s\n' "$$listing" >&2; exit 1; }; \
+	targets=$$(awk '/^Fuzz/ { names[++n] = $$1 } \
+		/^ok/ { for (i = 1; i <= n; i++) print $$2, names[i]; n = 0 }' <<<"$$listing"); \
+	[[ -n $$targets ]] || { echo 'fuzz-short: no fuzz function found' >&2; exit 1; }; \
+	ran=0; failed=(); \
+	while read -r package name <&3; do \
+		echo "== $$package $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" || failed+=("$$package $$name"); \
+		ran=$$((ran + 1)); \
+	done 3<<<"$$targets"; \
+	for target in "$${failed[@]}"; do echo "fuzz-short: failed: $$target" >&2; done; \
+	echo "fuzz-short: $$ran fuzz functions for $(FUZZTIME) each, $${#failed[@]} failed"; \
+	(( $${#failed[@]} == 0 ))
+
+.PHONY: bench
+bench: ## Run all benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: ci
+ci: ## Run what the continuous integration runs (installs packages)
+	.ci/run
+
+.PHONY: clean
+clean: ## Remove binaries, measurements and out.csv
+	rm -rf bin dist coverage
+	rm -f forewarm forewarmd out.csv coverage.out coverage.html *.test
+	find . -name .git -prune -o -type f \( -name '*.prof' -o -name '*.pprof' \) -exec rm -f {} +

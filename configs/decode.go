@@ -1,0 +1,114 @@
+// Package configs reads configuration files strictly and holds the embedded examples.
+//
+// A file with a key that nobody reads, a duration without a unit or a number of the wrong kind is refused with every
+// problem at once, each with its line, the key and what is allowed. Defaults are those of the packages that own the
+// settings; this package adds none.
+package configs
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// Example returns an embedded example by its file name, such as "forewarmd.yaml".
+func Example(name string) ([]byte, error) {
+	data, err := files.ReadFile(name)
+	if err != nil {
+		names, _ := fs.Glob(files, "*.yaml")
+		return nil, fmt.Errorf("no example %q; there are %s", name, strings.Join(names, ", "))
+	}
+	return data, nil
+}
+
+// Decode reads one YAML document into v, which holds the defaults. name is used in errors, which list every problem of
+// the document's form at once; ranges are checked by whoever owns v.
+func Decode(name string, data []byte, v any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	err := dec.Decode(v)
+	if errors.Is(err, io.EOF) {
+		return nil // an empty document changes nothing
+	}
+	if err != nil {
+		return explain(name, err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: one YAML document is allowed, more follows", name)
+	}
+	return nil
+}
+
+// explain turns the decoder's messages into one line a problem: file:line: what, and what is allowed.
+func explain(name string, err error) error {
+	var te *yaml.TypeError
+	if !errors.As(err, &te) {
+		return fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	errs := make([]error, 0, len(te.Errors))
+	for _, e := range te.Errors {
+		errs = append(errs, problem(name, e))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	unknownField = regexp.MustCompile(`^line (\d+): field (.+) not found in type (\S+)$`)
+	wrongType    = regexp.MustCompile("^line (\\d+): cannot unmarshal (!!\\w+) (?:`(.*)` )?into (.+)$")
+	otherLine    = regexp.MustCompile(`^line (\d+): (.*)$`)
+)
+
+func problem(name, message string) error {
+	if m := unknownField.FindStringSubmatch(message); m != nil {
+		return fmt.Errorf("%s:%s: unknown key %q", name, m[1], m[2])
+	}
+	if m := wrongType.FindStringSubmatch(message); m != nil {
+		return fmt.Errorf("%s:%s: %s is not %s", name, m[1], given(m[2], m[3]), wanted(m[4]))
+	}
+	if m := otherLine.FindStringSubmatch(message); m != nil {
+		return fmt.Errorf("%s:%s: %s", name, m[1], m[2])
+	}
+	return fmt.Errorf("%s: %s", name, message)
+}
+
+func given(tag, value string) string {
+	switch tag {
+	case "!!map":
+		return "a mapping"
+	case "!!seq":
+		return "a list"
+	default:
+		return fmt.Sprintf("%q", value)
+	}
+}
+
+func wanted(goType string) string {
+	switch strings.TrimPrefix(goType, "*") {
+	case "time.Duration":
+		return "a duration: a number with a unit is allowed, such as 30s, 5m or 1h30m"
+	case "int", "int64", "uint64":
+		return "a whole number"
+	case "float64", "planner.TokenRate":
+		return "a number"
+	case "bool":
+		return "true or false"
+	case "string", "planner.Authority":
+		return "a text"
+	}
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	default:
+		return "a mapping of keys to values"
+	}
+}

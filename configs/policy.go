@@ -1,0 +1,74 @@
+package configs
+
+import (
+	"fmt"
+	"time"
+
+	"forewarm/planner"
+)
+
+// ModelPolicy is the YAML form of a planner.ModelPolicy: every key may be left out and then keeps the value beneath it
+// (the model's defaults, or the built-in ones).
+type ModelPolicy struct {
+	Authority       *planner.Authority `yaml:"authority"`
+	ReplicasMin     *int               `yaml:"replicas_min"`
+	ReplicasMax     *int               `yaml:"replicas_max"`
+	ServiceLevel    *float64           `yaml:"service_level"`
+	ScaleDownWindow *time.Duration     `yaml:"scale_down_window"`
+	DrainTime       *time.Duration     `yaml:"drain_time"`
+	DrainWithin     *time.Duration     `yaml:"drain_within"`
+	QueueThreshold  *float64           `yaml:"queue_threshold"`
+	LoadMaxAge      *time.Duration     `yaml:"load_max_age"`
+}
+
+// Over lays what is set over base.
+func (m ModelPolicy) Over(base planner.ModelPolicy) planner.ModelPolicy {
+	set(&base.Authority, m.Authority)
+	set(&base.ReplicasMin, m.ReplicasMin)
+	set(&base.ReplicasMax, m.ReplicasMax)
+	set(&base.ServiceLevel, m.ServiceLevel)
+	set(&base.ScaleDownWindow, m.ScaleDownWindow)
+	set(&base.DrainTime, m.DrainTime)
+	set(&base.DrainWithin, m.DrainWithin)
+	set(&base.QueueThreshold, m.QueueThreshold)
+	set(&base.LoadMaxAge, m.LoadMaxAge)
+	return base
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// Policy is the YAML form of a planner.Policy.
+type Policy struct {
+	Seed     uint64                 `yaml:"seed"`
+	Defaults ModelPolicy            `yaml:"defaults"`
+	Models   map[string]ModelPolicy `yaml:"models"`
+}
+
+// Planner lays the policy over the built-in defaults.
+func (p Policy) Planner() planner.Policy {
+	out := planner.Policy{Seed: p.Seed, Defaults: p.Defaults.Over(planner.DefaultModelPolicy())}
+	if len(p.Models) > 0 {
+		out.Models = make(map[string]planner.ModelPolicy, len(p.Models))
+	}
+	for name, m := range p.Models {
+		out.Models[name] = m.Over(out.Defaults)
+	}
+	return out
+}
+
+// ReadPolicy reads a policy file. Every problem is reported at once, with the file's name.
+func ReadPolicy(name string, data []byte) (planner.Policy, error) {
+	var p Policy
+	if err := Decode(name, data, &p); err != nil {
+		return planner.Policy{}, err
+	}
+	out := p.Planner()
+	if err := out.Validate(); err != nil {
+		return planner.Policy{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
+}

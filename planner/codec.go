@@ -1,0 +1,151 @@
+package planner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+)
+
+// ReadState reads one State from JSON and validates it. Unknown keys are errors: a State that this version does not
+// understand must not replay to a different Decision. The error says what is wrong, all problems at once where the JSON
+// itself is sound.
+func ReadState(r io.Reader) (State, error) {
+	var s State
+	if err := readStrict(r, &s); err != nil {
+		return State{}, fmt.Errorf("state: %w", err)
+	}
+	if err := s.Validate(); err != nil {
+		return State{}, fmt.Errorf("state: %w", err)
+	}
+	return s, nil
+}
+
+func readStrict(r io.Reader, v any) error {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("at byte %d: %w", dec.InputOffset(), err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("at byte %d: one JSON value is allowed, more follows", dec.InputOffset())
+	}
+	return nil
+}
+
+// Validate reports every broken invariant of the State.
+func (s State) Validate() error {
+	var errs []error
+	if s.Now.IsZero() {
+		errs = append(errs, errors.New("now is missing"))
+	}
+	if s.Interval <= 0 || s.Interval > time.Hour {
+		errs = append(errs, fmt.Errorf("interval_ns is %d: above 0 to 1h is allowed", s.Interval))
+	}
+	for i := range s.Models {
+		m := &s.Models[i]
+		if i > 0 && s.Models[i-1].Name >= m.Name {
+			errs = append(errs, fmt.Errorf("models[%d] is %q after %q: names must ascend without repeats", i, m.Name, s.Models[i-1].Name))
+		}
+		for _, err := range m.problems() {
+			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, err))
+		}
+	}
+	if s.Inventory != nil {
+		errs = append(errs, s.Inventory.problems()...)
+	}
+	return errors.Join(errs...)
+}
+
+func (m *ModelState) problems() []error {
+	var errs []error
+	add := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if m.Name == "" {
+		add(errors.New("name is empty"))
+	}
+	add(m.Shape.Validate())
+	if m.Profile != nil {
+		add(m.Profile.Validate())
+	}
+	if m.Load != nil && !m.Load.finite() {
+		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
+	}
+	for _, lt := range m.LeadTimes {
+		if lt.Known() {
+			add(lt.Validate())
+		}
+	}
+	add(m.Signals.problem())
+	add(m.Replicas.problem())
+	add(m.Forecast.problem())
+	return errs
+}
+
+func (s Signals) problem() error {
+	var errs []error
+	check := func(key string, v float64) {
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			errs = append(errs, fmt.Errorf("signals.%s is %v: a finite number of at least 0 is allowed; leave an unknown one out", key, v))
+		}
+	}
+	if s.Waiting != nil {
+		check("waiting_requests", *s.Waiting)
+	}
+	if s.Running != nil {
+		check("running_requests", *s.Running)
+	}
+	if s.Backlog != nil {
+		check("backlog.prompt_tokens", float64(s.Backlog.Prompt))
+		check("backlog.completion_tokens", float64(s.Backlog.Completion))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Replicas) problem() error {
+	if r == nil {
+		return nil
+	}
+	if r.Ready < 0 || r.Leaving < 0 || r.Ready > replicasLimit || r.Leaving > replicasLimit {
+		return fmt.Errorf("replicas.ready is %d and leaving %d: 0 to %d are allowed", r.Ready, r.Leaving, replicasLimit)
+	}
+	return nil
+}
+
+func (f *Forecast) problem() error {
+	if f == nil {
+		return nil
+	}
+	if err := errors.Join(f.Prompt.Validate(), f.Completion.Validate()); err != nil {
+		return err
+	}
+	p, c := f.Prompt, f.Completion
+	if !p.Start.Equal(c.Start) || p.Step != c.Step || len(p.Paths) != len(c.Paths) || p.Steps() != c.Steps() {
+		return fmt.Errorf("forecast: prompt has %d paths of %d steps of %v from %s, completion %d of %d of %v from %s: they must be joint",
+			len(p.Paths), p.Steps(), p.Step, p.Start.Format(time.RFC3339), len(c.Paths), c.Steps(), c.Step, c.Start.Format(time.RFC3339))
+	}
+	if len(p.Paths) == 0 || p.Steps() == 0 {
+		return errors.New("forecast: at least one path of one step is needed; leave an unknown forecast out")
+	}
+	return nil
+}
+
+func (inv *Inventory) problems() []error {
+	var errs []error
+	for _, p := range inv.Pools {
+		if p.GPUsPerNode < 0 {
+			errs = append(errs, fmt.Errorf("pool %q: gpus_per_node is %d: at least 0 is allowed", p.Name, p.GPUsPerNode))
+		}
+		for _, n := range p.Nodes {
+			if n.FreeGPUs < 0 || n.FreeGPUs > n.GPUs {
+				errs = append(errs, fmt.Errorf("pool %q, node %q: free_gpus is %d: 0 to gpus, %d, is allowed", p.Name, n.Name, n.FreeGPUs, n.GPUs))
+			}
+		}
+	}
+	return errs
+}

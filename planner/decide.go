@@ -1,0 +1,193 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// breakAfter is how many intervals may pass between two Decisions before the run of ticks counts as broken: two lost
+// ticks are a hiccup, more is a restart or an outage during which nobody watched the load.
+const breakAfter = 4
+
+// Decide chooses capacity. It returns one ModelDecision per model of s, in the same order, and the Memory to put into
+// the next State.
+//
+// Missing facts never lower a plan: a model with an unknown or old load, unknown replicas or no profile is held at its
+// last plan (or at what runs) and may only grow; a model about which nothing was ever known gets a nil count. Shortfalls
+// are results. The only errors are States and Policies that break their documented invariants; all problems are
+// reported at once and s is not modified.
+//
+// Cost: linear in the number of models × sample paths × forecast steps, plus models × nodes for placing.
+func Decide(s State, p Policy) (Decision, error) {
+	if err := errors.Join(s.Validate(), p.Validate()); err != nil {
+		return Decision{}, fmt.Errorf("planner: %w", err)
+	}
+	s.Now = fixZone(s.Now)
+	unbroken := unbrokenSince(s)
+	memories := make(map[string]ModelMemory, len(s.Memory.Models))
+	for _, m := range s.Memory.Models {
+		memories[m.Name] = m
+	}
+	room := newRoom(s.Inventory)
+	d := Decision{
+		At:     s.Now,
+		Models: make([]ModelDecision, 0, len(s.Models)),
+		Gaps:   slices.Clone(s.Gaps),
+		Memory: Memory{At: s.Now, Unbroken: unbroken, Models: make([]ModelMemory, 0, len(s.Models))},
+	}
+	for i := range s.Models {
+		memory, remembered := memories[s.Models[i].Name]
+		c := &course{
+			state:      &s.Models[i],
+			now:        s.Now,
+			interval:   s.Interval,
+			policy:     p.For(s.Models[i].Name),
+			seed:       p.Seed,
+			memory:     memory,
+			remembered: remembered,
+			unbroken:   unbroken,
+		}
+		c.decide(room)
+		d.Models = append(d.Models, c.out)
+		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
+		d.Memory.Models = append(d.Memory.Models, c.next)
+	}
+	keepForgotten(&d.Memory, s.Memory)
+	d.Pools = poolTargets(room)
+	d.Quotas = quotaTargets(s.Quotas)
+	return d, nil
+}
+
+// fixZone keeps the offset of t and drops its zone rules and monotonic reading, which JSON does not carry: a State must
+// give the same texts before and after it was recorded.
+func fixZone(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.Round(0).In(time.FixedZone("", offset))
+}
+
+// unbrokenSince is the start of the current run of ticks. A first start, a pause of more than breakAfter intervals and
+// a clock that went back all start it anew.
+func unbrokenSince(s State) time.Time {
+	m := s.Memory
+	if m.At.IsZero() || m.At.After(s.Now) || s.Now.Sub(m.At) > breakAfter*s.Interval {
+		return s.Now
+	}
+	return m.Unbroken
+}
+
+// keepForgotten carries the memory of models that this State does not mention: an observation that lost a model must
+// not erase the plan that the model comes back to.
+func keepForgotten(next *Memory, old Memory) {
+	known := make(map[string]bool, len(next.Models))
+	for _, m := range next.Models {
+		known[m.Name] = true
+	}
+	for _, m := range old.Models {
+		if !known[m.Name] {
+			next.Models = append(next.Models, m)
+		}
+	}
+	slices.SortFunc(next.Models, func(a, b ModelMemory) int { return compareNames(a.Name, b.Name) })
+}
+
+// course is one model on its way through the stages. Each stage reads what earlier ones set and adds Steps to out.
+type course struct {
+	// in
+	state      *ModelState
+	now        time.Time
+	interval   time.Duration
+	policy     ModelPolicy
+	seed       uint64
+	memory     ModelMemory
+	remembered bool
+	unbroken   time.Time
+
+	// demand.go
+	loadKnown bool   // a load was observed and is fresh
+	blind     string // why nothing may shrink; empty when all facts are there
+
+	// size.go
+	needNow    int // replicas that the offered load of this moment needs; valid when needKnown
+	needKnown  bool
+	floor      int // the reactive floor; 0 when unknown, which never lowers anything
+	floorWhy   string
+	supply     int // ready + starting; valid when supplyKnown
+	supplyOK   bool
+	forecastOK bool
+
+	// place.go (probe)
+	lead *Lead
+
+	// warm.go and guard.go
+	wanted   int
+	wantedOK bool
+
+	// out
+	out        ModelDecision
+	next       ModelMemory
+	shortfalls []Shortfall
+}
+
+func (c *course) decide(room *room) {
+	c.out = ModelDecision{Name: c.state.Name, Authority: c.policy.Authority}
+	c.next = ModelMemory{Name: c.state.Name, Replicas: c.memory.Replicas, Wanted: c.memory.Wanted, Needed: c.memory.Needed}
+	c.demand()
+	c.size()
+	c.probe(room)
+	c.warm()
+	c.guard()
+	if c.wantedOK {
+		c.commit()
+		c.place(room)
+	}
+	c.answer()
+}
+
+// commit writes the plan into the Decision and the Memory.
+func (c *course) commit() {
+	plan := c.wanted
+	c.out.Replicas = &plan
+	c.out.Serving = plan
+	if c.needKnown {
+		c.out.Serving = min(c.needNow, plan)
+	}
+	c.out.Warm = plan - c.out.Serving
+	c.next.Replicas = plan
+}
+
+// answer is what KEDA is told under the model's authority.
+func (c *course) answer() {
+	switch c.policy.Authority {
+	case Act:
+		c.out.Answer = c.out.Replicas
+	default:
+		// observe and advise: the sibling trigger decides alone, so the answer must not depend on what we know.
+		minimum := c.policy.ReplicasMin
+		c.out.Answer = &minimum
+		c.step(StageGuard, &minimum, fmt.Sprintf("authority is %s: KEDA is told the configured minimum, the plan is published only",
+			c.policy.Authority))
+	}
+}
+
+func (c *course) step(stage Stage, replicas *int, why string) *Step {
+	var n *int
+	if replicas != nil {
+		v := *replicas
+		n = &v
+	}
+	c.out.Steps = append(c.out.Steps, Step{Stage: stage, Replicas: n, Why: why})
+	return &c.out.Steps[len(c.out.Steps)-1]
+}
+
+func compareNames(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}

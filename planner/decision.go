@@ -1,0 +1,135 @@
+package planner
+
+import (
+	"time"
+
+	"forewarm/coldstart"
+)
+
+// Decision is everything to do and why. It is pure data.
+//
+// Invariants: Models are sorted by Name and are those of the State.
+type Decision struct {
+	At         time.Time       `json:"at"`
+	Models     []ModelDecision `json:"models"`
+	Pools      []PoolTarget    `json:"pools,omitempty"`
+	Quotas     []QuotaTarget   `json:"quotas,omitempty"`
+	Shortfalls []Shortfall     `json:"shortfalls,omitempty"`
+	Gaps       []Gap           `json:"gaps,omitempty"`
+	Memory     Memory          `json:"memory"`
+}
+
+// Model returns the decision of one model, or nil.
+func (d *Decision) Model(name string) *ModelDecision {
+	for i := range d.Models {
+		if d.Models[i].Name == name {
+			return &d.Models[i]
+		}
+	}
+	return nil
+}
+
+// ModelDecision is the plan of one model.
+type ModelDecision struct {
+	Name string `json:"name"`
+	// Replicas is the plan: serving + warm. nil means that no trustworthy number exists (nothing was ever known).
+	Replicas *int `json:"replicas"`
+	// Serving replicas are needed by the load of this moment, Warm ones are planned beyond it.
+	Serving int `json:"serving"`
+	Warm    int `json:"warm"`
+	// Answer is what KEDA is told under the model's authority: Replicas when it may act, the configured minimum when it
+	// only observes or advises; nil when there is no number.
+	Answer    *int      `json:"answer"`
+	Authority Authority `json:"authority"`
+	// Lead is the lead time the plan was read at; nil when unknown.
+	Lead *Lead `json:"lead,omitempty"`
+	// Peak is the forecast the plan was sized for; nil without a forecast.
+	Peak *Peak `json:"peak,omitempty"`
+	// Held says why the plan was kept although less was wanted, or nothing could be known; empty when it was not.
+	Held string `json:"held,omitempty"`
+	// Steps explain every number, in the order of the flow.
+	Steps []Step `json:"steps"`
+}
+
+// Lead is the lead time of the slot that the model's next replica would get.
+type Lead struct {
+	Path     coldstart.Path  `json:"path,omitempty"`
+	Quantile float64         `json:"quantile"`
+	Time     time.Duration   `json:"time_ns"`
+	Basis    coldstart.Basis `json:"basis"`
+	Samples  int             `json:"samples"`
+	// Borrowed names what few samples were topped up with; empty when they stand alone.
+	Borrowed coldstart.Basis `json:"borrowed,omitempty"`
+}
+
+// Peak is the load the plan is sized for: quantile p over sample paths of the maximum within [From, To]. Prompt and
+// Completion are marginal quantiles, for reading; the replica count comes from the joint paths.
+type Peak struct {
+	Quantile float64   `json:"quantile"`
+	Load     Load      `json:"load"`
+	From     time.Time `json:"from"`
+	To       time.Time `json:"to"`
+}
+
+// Stage names a stage of the flow.
+type Stage string
+
+// The stages, in the order in which they run.
+const (
+	StageDemand Stage = "demand"
+	StageSize   Stage = "size"
+	StageProbe  Stage = "probe"
+	StageWarm   Stage = "warm"
+	StageGuard  Stage = "guard"
+	StagePlace  Stage = "place"
+	StagePools  Stage = "pools"
+	StageQuota  Stage = "quota"
+)
+
+// Step explains one number.
+type Step struct {
+	Stage Stage `json:"stage"`
+	// Replicas is the count after this step, nil when the step has none.
+	Replicas *int `json:"replicas,omitempty"`
+	// Why is a sentence with the numbers it rests on.
+	Why string `json:"why"`
+	// BoundBy names the limit that decided, empty when none did.
+	BoundBy string `json:"bound_by,omitempty"`
+	// Rejected is the alternative that was not taken, and why.
+	Rejected string `json:"rejected,omitempty"`
+}
+
+// Cause says why a part of the plan cannot be held.
+type Cause string
+
+// The causes of a shortfall.
+const (
+	Fragmented            Cause = "Fragmented"
+	QuotaCapped           Cause = "QuotaCapped"
+	PoolLimit             Cause = "PoolLimit"
+	NoStock               Cause = "NoStock"
+	LeadTimeBeyondHorizon Cause = "LeadTimeBeyondHorizon"
+)
+
+// Shortfall is a part of the plan that cannot be had. Replicas is how many; 0 where the cause is not about a count.
+type Shortfall struct {
+	Model    string `json:"model"`
+	Cause    Cause  `json:"cause"`
+	Replicas int    `json:"replicas,omitempty"`
+	Why      string `json:"why"`
+}
+
+// PoolTarget is how many nodes a pool should have.
+type PoolTarget struct {
+	Pool  string `json:"pool"`
+	Nodes int    `json:"nodes"`
+	Why   string `json:"why"`
+}
+
+// QuotaTarget is how many GPUs a queue's flavor should be allowed.
+type QuotaTarget struct {
+	Queue   string `json:"queue"`
+	Flavor  string `json:"flavor"`
+	Nominal int    `json:"nominal_gpus"`
+	Why     string `json:"why"`
+}

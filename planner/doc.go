@@ -1,0 +1,42 @@
+// Package planner is where capacity is chosen, and the only place: Decide turns the facts of one moment (State) and the
+// wishes of its owner (Policy) into everything to do and why (Decision). It is a pure function: no I/O, no clock, no
+// global randomness. The live loop and the simulator differ only in who fills State and who carries Decision out.
+//
+//	Observation ─ Tracker ─ State ─┐
+//	                               ├─ Decide ─ Decision ─ (answers, writes) ─ the world ─ Observation …
+//	                      Policy ──┘                └─ Memory ─ State of the next tick
+//
+// Decide runs one model through
+//
+//	demand.go  sample paths of prompt and completion tokens/s, offered load now, what is missing
+//	size.go    load ÷ Profile → replicas that must serve now; the reactive floor from load and queue
+//	place.go   probe: which slot would the next replica get → start path → lead time
+//	warm.go    raise and hold: quantiles over paths of the peak need → replicas that must run or be starting
+//	guard.go   limits, scale-down window, blindness; up beats down
+//	place.go   what the inventory can hold; leftovers are shortfalls with their cause
+//	pools.go   nodes missing per pool
+//	quota.go   quotas to match
+//
+// and every stage leaves a Step that says the number, the reason, what bound it and what was rejected.
+//
+// # Rules
+//
+// Unknown is never zero: facts that may be missing are pointers, and nil holds or raises the plan, never lowers it.
+// Starting replicas are supply, with the time each still needs drawn from its lead-time distribution. The horizon of a
+// model's forecast is the lead time of the slot its next replica would get. The plan is never below the reactive floor.
+// The same State and Policy give the same Decision byte for byte (same GOARCH and Go version).
+//
+// # Glossary
+//
+//   - load: prompt tokens/s (prefill work) and completion tokens/s (decode work), never added up; offered load is what
+//     clients ask for, throughput what was served (clipped at saturation).
+//   - replica: one serving unit of a model, k GPUs on each of n pods. Ready replicas serve; starting ones were ordered;
+//     leaving ones are terminating and count nowhere.
+//   - serving: the replicas the load of this moment needs; warm: planned beyond that, ready before the burst.
+//   - shape: GPUs per pod, pods per replica, product, topology level that must hold it.
+//   - lead time: from ordering a replica to its first token; start path: cold node, warm node, cached weights.
+//   - service level τ: the share of sample paths on which the plan must be enough over the lead window.
+//   - shortfall: a part of the plan that the inventory cannot hold, with its cause. A result, not an error.
+//   - hold: keep the previous plan because a fact is missing or it is too early to shrink.
+//   - tick: one observe → Decide → publish → apply round; Δ is the time between two.
+package planner

@@ -1,0 +1,76 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"forewarm/forecast"
+)
+
+// TokenRate is a rate of tokens per second. Prompt and completion rates are different quantities and never added up.
+type TokenRate float64
+
+// RequestRate is a rate of requests per second.
+type RequestRate float64
+
+// Tokens is a number of tokens.
+type Tokens float64
+
+// Load is what clients ask of a model. Requests is informative and may be 0 when it is not measured; Prompt and
+// Completion decide sizes.
+type Load struct {
+	Prompt     TokenRate   `json:"prompt_tokens_per_s"`
+	Completion TokenRate   `json:"completion_tokens_per_s"`
+	Requests   RequestRate `json:"requests_per_s,omitempty"`
+}
+
+// String prints the load as the Steps do.
+func (l Load) String() string {
+	return fmt.Sprintf("%.0f prompt + %.0f completion tok/s", float64(l.Prompt), float64(l.Completion))
+}
+
+// finite reports whether every part is a usable number: finite and not negative.
+func (l Load) finite() bool {
+	for _, v := range []float64{float64(l.Prompt), float64(l.Completion), float64(l.Requests)} {
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// ObservedLoad is the newest known load of a model.
+type ObservedLoad struct {
+	Load
+	// At is the end of the step the load was measured over.
+	At time.Time `json:"at"`
+	// LowerBound marks a throughput taken while requests waited: clients asked for at least this much.
+	LowerBound bool `json:"lower_bound,omitempty"`
+	// Source says where the rates come from, for people: "arrivals at the gateway", "served tokens".
+	Source string `json:"source,omitempty"`
+}
+
+// LoadHistory is a stretch of load on one time grid, the form in which sources hand it over. The three series share
+// Start, Step and length; NaN is missing. Requests may be all missing. AtLeast marks are per series (usually equal).
+type LoadHistory struct {
+	Prompt     forecast.Series `json:"prompt"`
+	Completion forecast.Series `json:"completion"`
+	Requests   forecast.Series `json:"requests"`
+}
+
+// Validate reports every way in which the three series do not share a grid.
+func (h LoadHistory) Validate() error {
+	return sameGrid(h.Prompt, map[string]forecast.Series{"completion": h.Completion, "requests": h.Requests})
+}
+
+func sameGrid(p forecast.Series, others map[string]forecast.Series) error {
+	for _, name := range []string{"completion", "requests"} {
+		s := others[name]
+		if !s.Start.Equal(p.Start) || s.Step != p.Step || len(s.Values) != len(p.Values) {
+			return fmt.Errorf("load history: %s has %d values of %v from %s, prompt has %d of %v from %s: they must share a grid",
+				name, len(s.Values), s.Step, s.Start.Format(time.RFC3339), len(p.Values), p.Step, p.Start.Format(time.RFC3339))
+		}
+	}
+	return nil
+}

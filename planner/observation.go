@@ -1,0 +1,35 @@
+package planner
+
+import (
+	"time"
+
+	"forewarm/coldstart"
+)
+
+// Observation is what one look at the world brings, before any forecasting: the input of a Tracker. Sources (the live
+// readers, the simulated cluster) fill it; what they could not learn is nil or a Gap, never zero.
+type Observation struct {
+	At     time.Time
+	Models []ModelObservation
+	// Inventory is nil when the hardware is unknown.
+	Inventory *Inventory
+	Quotas    []Quota
+	Gaps      []Gap
+}
+
+// ModelObservation is one look at one model.
+type ModelObservation struct {
+	Name string
+	// Load holds the complete steps that ended since the last look; steps seen before are ignored, steps left out are
+	// missing. Its Step is the Tracker's.
+	Load LoadHistory
+	// LoadSource says where the rates come from, for people.
+	LoadSource string
+	Replicas   *Replicas
+	Waiting    *float64
+	Running    *float64
+	// Starts are starts that ended (served or failed) since the last look, for the cold-start ledger. Starts still
+	// under way are in Replicas.Starting.
+	Starts   []coldstart.Sample
+	Actuator *Actuator
+}

@@ -1,0 +1,142 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Authority is how far a plan may reach.
+type Authority string
+
+// The authorities: observe and advise answer the configured minimum (a sibling trigger decides alone) while the plan is
+// published in full; act answers the plan.
+const (
+	Observe Authority = "observe"
+	Advise  Authority = "advise"
+	Act     Authority = "act"
+)
+
+// Policy is what the owner wishes. It holds no facts, no clients and no secrets.
+type Policy struct {
+	// Seed drives every random draw; the same seed gives the same Decision.
+	Seed uint64 `json:"seed" yaml:"seed"`
+	// Defaults applies to a model that Models does not name.
+	Defaults ModelPolicy            `json:"defaults" yaml:"defaults"`
+	Models   map[string]ModelPolicy `json:"models,omitempty" yaml:"models"`
+}
+
+// ModelPolicy is the policy of one model.
+type ModelPolicy struct {
+	// Authority over replicas; observe by default.
+	Authority Authority `json:"authority" yaml:"authority"`
+	// ReplicasMin and ReplicasMax bound the plan. ReplicasMax 0 means no limit was stated.
+	ReplicasMin int `json:"replicas_min" yaml:"replicas_min"`
+	ReplicasMax int `json:"replicas_max" yaml:"replicas_max"`
+	// ServiceLevel τ is the share of futures on which capacity must be enough, between 0.5 and 0.9999.
+	ServiceLevel float64 `json:"service_level" yaml:"service_level"`
+	// ScaleDownWindow: the plan never shrinks below what was wanted at any time in this window.
+	ScaleDownWindow time.Duration `json:"scale_down_window_ns" yaml:"scale_down_window"`
+	// DrainTime is how long a replica takes to finish its requests when it is released.
+	DrainTime time.Duration `json:"drain_time_ns" yaml:"drain_time"`
+	// DrainWithin is how fast a queue must be worked off (the reactive floor).
+	DrainWithin time.Duration `json:"drain_within_ns" yaml:"drain_within"`
+	// QueueThreshold is how many waiting requests one replica may have (the reactive floor).
+	QueueThreshold float64 `json:"queue_threshold" yaml:"queue_threshold"`
+	// LoadMaxAge is how old the newest load may be; beyond it the model is flown blind: hold and grow only.
+	LoadMaxAge time.Duration `json:"load_max_age_ns" yaml:"load_max_age"`
+}
+
+// DefaultModelPolicy is the policy of a model about which nothing was said.
+func DefaultModelPolicy() ModelPolicy {
+	return ModelPolicy{
+		Authority:       Observe,
+		ReplicasMin:     1,
+		ServiceLevel:    0.95,
+		ScaleDownWindow: 5 * time.Minute,
+		DrainTime:       time.Minute,
+		DrainWithin:     time.Minute,
+		QueueThreshold:  5,
+		LoadMaxAge:      3 * time.Minute,
+	}
+}
+
+// For returns the policy of a model.
+func (p Policy) For(model string) ModelPolicy {
+	if m, ok := p.Models[model]; ok {
+		return m
+	}
+	return p.Defaults
+}
+
+// Validate reports every value out of range, all at once, each with its key, the value and what is allowed.
+func (p Policy) Validate() error {
+	var errs []error
+	errs = append(errs, p.Defaults.validate("defaults")...)
+	names := make([]string, 0, len(p.Models))
+	for name := range p.Models {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		errs = append(errs, p.Models[name].validate("models."+name)...)
+	}
+	return errors.Join(errs...)
+}
+
+func (m ModelPolicy) validate(prefix string) []error {
+	var errs []error
+	bad := func(key string, value any, allowed string) {
+		errs = append(errs, fmt.Errorf("%s.%s is %v: %s", prefix, key, value, allowed))
+	}
+	if !slices.Contains([]Authority{Observe, Advise, Act}, m.Authority) {
+		bad("authority", fmt.Sprintf("%q", m.Authority), "observe, advise or act are allowed")
+	}
+	if m.ReplicasMin < 0 || m.ReplicasMin > replicasLimit {
+		bad("replicas_min", m.ReplicasMin, fmt.Sprintf("0 to %d are allowed", replicasLimit))
+	}
+	if m.ReplicasMax < 0 || m.ReplicasMax > replicasLimit {
+		bad("replicas_max", m.ReplicasMax, fmt.Sprintf("0 (no limit) to %d are allowed", replicasLimit))
+	}
+	if m.ReplicasMax > 0 && m.ReplicasMin > m.ReplicasMax {
+		bad("replicas_min", m.ReplicasMin, fmt.Sprintf("at most replicas_max, %d, is allowed", m.ReplicasMax))
+	}
+	if !(m.ServiceLevel >= 0.5 && m.ServiceLevel <= 0.9999) {
+		bad("service_level", m.ServiceLevel, "0.5 to 0.9999 are allowed")
+	}
+	if !(m.QueueThreshold > 0 && m.QueueThreshold <= 1e6) {
+		bad("queue_threshold", m.QueueThreshold, "above 0 and at most 1000000 waiting requests per replica are allowed")
+	}
+	for _, d := range []struct {
+		key      string
+		v        time.Duration
+		min, max time.Duration
+	}{
+		{"scale_down_window", m.ScaleDownWindow, 0, 24 * time.Hour},
+		{"drain_time", m.DrainTime, 0, 24 * time.Hour},
+		{"drain_within", m.DrainWithin, time.Second, time.Hour},
+		{"load_max_age", m.LoadMaxAge, time.Second, time.Hour},
+	} {
+		if d.v < d.min || d.v > d.max {
+			bad(d.key, d.v, fmt.Sprintf("%s to %s are allowed", shortDuration(d.min), shortDuration(d.max)))
+		}
+	}
+	return errs
+}
+
+// shortDuration prints a duration without trailing zero units: 5m, not 5m0s.
+func shortDuration(d time.Duration) string {
+	s := d.Round(time.Second).String()
+	if d < time.Second {
+		s = d.String()
+	}
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

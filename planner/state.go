@@ -1,0 +1,111 @@
+package planner
+
+import (
+	"time"
+
+	"forewarm/coldstart"
+	"forewarm/forecast"
+)
+
+// State is every fact Decide looks at, at one moment. It holds no wishes (those are in Policy), no clients and no
+// secrets. A State that was recorded replays to the same Decision.
+//
+// Invariants: Models are sorted by Name without repeats; every number is finite.
+type State struct {
+	Now time.Time `json:"now"`
+	// Interval is the time between two ticks (Δ).
+	Interval time.Duration `json:"interval_ns"`
+	Models   []ModelState  `json:"models"`
+	// Inventory is nil when the hardware is unknown.
+	Inventory *Inventory `json:"inventory,omitempty"`
+	Quotas    []Quota    `json:"quotas,omitempty"`
+	// Memory is what the previous Decision asked to be remembered; the zero Memory is a first start.
+	Memory Memory `json:"memory"`
+	// Gaps are the facts that should be here and are not.
+	Gaps []Gap `json:"gaps,omitempty"`
+}
+
+// ModelState is what is known about one model. Pointers are facts that may be missing: nil is unknown, never zero.
+type ModelState struct {
+	Name     string        `json:"name"`
+	Load     *ObservedLoad `json:"load,omitempty"`
+	Forecast *Forecast     `json:"forecast,omitempty"`
+	Replicas *Replicas     `json:"replicas,omitempty"`
+	Signals  Signals       `json:"signals"`
+	// LeadTimes holds at most one distribution per start path; a path without one is unknown.
+	LeadTimes []coldstart.LeadTime `json:"lead_times,omitempty"`
+	Shape     Shape                `json:"shape"`
+	Profile   *Profile             `json:"profile,omitempty"`
+	Actuator  *Actuator            `json:"actuator,omitempty"`
+}
+
+// Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.
+//
+// Invariants: both Ensembles share Start, Step, number of paths and length.
+type Forecast struct {
+	Prompt     forecast.Ensemble `json:"prompt"`
+	Completion forecast.Ensemble `json:"completion"`
+	// Method names the forecaster, for people.
+	Method string `json:"method"`
+	// MayShrink is the forecast's authority to release replicas below recent need: it beats the naive forecasts on
+	// this model's own past. Authority says why or why not.
+	MayShrink bool   `json:"may_shrink"`
+	Authority string `json:"authority"`
+}
+
+// Replicas is the supply of one model. Terminating pods are in none of the counts but Leaving.
+type Replicas struct {
+	// Ready replicas serve now. Invariant: ≥ 0.
+	Ready int `json:"ready"`
+	// Starting replicas were ordered and do not serve yet.
+	Starting []StartingReplica `json:"starting,omitempty"`
+	// Leaving replicas are terminating: still holding GPUs, no longer counted as supply.
+	Leaving int `json:"leaving,omitempty"`
+	// Desired is what the workload's scale asks for; nil is unknown.
+	Desired *int `json:"desired,omitempty"`
+}
+
+// StartingReplica is one replica on its way up.
+type StartingReplica struct {
+	// ID is stable over the start, such as the pod's UID.
+	ID    string         `json:"id"`
+	Since time.Time      `json:"since"`
+	Path  coldstart.Path `json:"path,omitempty"`
+}
+
+// supply is what runs or was ordered.
+func (r Replicas) supply() int { return r.Ready + len(r.Starting) }
+
+// Signals are the engine's own gauges, summed over the model's replicas (or read at its gateway).
+type Signals struct {
+	// Waiting is the number of requests queued, nil when unknown.
+	Waiting *float64 `json:"waiting_requests,omitempty"`
+	// Running is the number of requests in a batch, nil when unknown.
+	Running *float64 `json:"running_requests,omitempty"`
+	// Backlog is the work in the queue, nil when unknown.
+	Backlog *Backlog `json:"backlog,omitempty"`
+}
+
+// Backlog is the work of the waiting requests.
+type Backlog struct {
+	Prompt     Tokens `json:"prompt_tokens"`
+	Completion Tokens `json:"completion_tokens"`
+}
+
+// Actuator is how the workload's autoscaler is set up.
+type Actuator struct {
+	// ScaleUpTolerance is the HPA's relative dead-band upwards (0.1 unless the ScaledObject says otherwise).
+	ScaleUpTolerance float64 `json:"scale_up_tolerance"`
+	// Paused is set while the ScaledObject is paused: its HPA is gone and nothing acts on the answer.
+	Paused bool `json:"paused,omitempty"`
+}
+
+// Gap is a fact that is missing, since when, and what is done about it.
+type Gap struct {
+	// Model is empty for facts of the whole cluster.
+	Model string `json:"model,omitempty"`
+	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time", "inventory".
+	Fact   string    `json:"fact"`
+	Since  time.Time `json:"since"`
+	Detail string    `json:"detail,omitempty"`
+}

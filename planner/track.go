@@ -1,0 +1,356 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"forewarm/coldstart"
+	"forewarm/forecast"
+)
+
+// TrackerConfig is what a Tracker must know beforehand. It holds facts about the models, not wishes.
+type TrackerConfig struct {
+	// Step is the step of the load history, Horizon how far to forecast, Interval the time between two ticks.
+	Step, Horizon, Interval time.Duration
+	// Paths is the number of joint sample paths.
+	Paths int
+	// Method is the forecaster's name (see forecast.Names).
+	Method string
+	Seed   uint64
+	// Location places daily and weekly seasons; nil means UTC.
+	Location *time.Location
+	Models   []TrackedModel
+	// Ledger holds the cold starts known so far and the stated lead times. The Tracker adds what it observes.
+	Ledger *coldstart.Ledger
+}
+
+// TrackedModel is one model to forecast.
+type TrackedModel struct {
+	Name    string
+	Shape   Shape
+	Profile *Profile // nil is unknown
+}
+
+// Tracker turns Observations into States: it keeps one forecaster per model and token kind, the cold-start ledger and
+// the mean size of a request. Live loop and simulator use the same one. It is deterministic, does no I/O and is not
+// safe for concurrent use.
+//
+// Missing steps stay missing in the forecasters (they keep their last knowledge), and a model that could not be
+// forecast has no Forecast in its State and a Gap that says why.
+type Tracker struct {
+	cfg    TrackerConfig
+	models []*trackedModel // sorted by name
+	byName map[string]*trackedModel
+}
+
+type trackedModel struct {
+	TrackedModel
+	prompt, completion forecast.Forecaster
+	fitted             bool
+	fitProblem         string
+	history            LoadHistory // kept only until the forecasters are fitted
+	next               time.Time   // start of the first step not yet seen
+	steps              int         // steps seen since the start of the fitted history
+	first              time.Time   // start of the fitted history
+	newest             *ObservedLoad
+	sizes              requestSizes
+	ensemble           *Forecast // of the steps seen so far; nil when a new step made it old
+	leads              []coldstart.LeadTime
+	leadsAt            time.Time // when leads were estimated; zero makes them old
+}
+
+// NewTracker checks the configuration and returns a Tracker without history. It reports every problem at once.
+func NewTracker(cfg TrackerConfig) (*Tracker, error) {
+	var errs []error
+	if cfg.Step <= 0 {
+		errs = append(errs, fmt.Errorf("step is %v: a positive duration is allowed", cfg.Step))
+	} else if cfg.Horizon < cfg.Step || cfg.Horizon/cfg.Step > 10_000 {
+		errs = append(errs, fmt.Errorf("horizon is %v: 1 to 10000 steps of %v are allowed", cfg.Horizon, cfg.Step))
+	}
+	if cfg.Interval <= 0 {
+		errs = append(errs, fmt.Errorf("interval is %v: a positive duration is allowed", cfg.Interval))
+	}
+	if cfg.Paths < 20 || cfg.Paths > 10_000 {
+		errs = append(errs, fmt.Errorf("paths is %d: 20 to 10000 are allowed", cfg.Paths))
+	}
+	if cfg.Ledger == nil {
+		errs = append(errs, errors.New("ledger is missing"))
+	}
+	t := &Tracker{cfg: cfg, byName: map[string]*trackedModel{}}
+	for _, m := range cfg.Models {
+		tm, err := newTrackedModel(cfg, m)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, err))
+			continue
+		}
+		if t.byName[m.Name] != nil {
+			errs = append(errs, fmt.Errorf("model %q is named twice", m.Name))
+		}
+		t.byName[m.Name] = tm
+		t.models = append(t.models, tm)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("planner: tracker: %w", err)
+	}
+	slices.SortFunc(t.models, func(a, b *trackedModel) int { return compareNames(a.Name, b.Name) })
+	return t, nil
+}
+
+func newTrackedModel(cfg TrackerConfig, m TrackedModel) (*trackedModel, error) {
+	var profile error
+	if m.Profile != nil {
+		profile = m.Profile.Validate()
+	}
+	opts := forecast.Options{}
+	if cfg.Step > 0 {
+		opts.Horizon = int(cfg.Horizon / cfg.Step)
+	}
+	prompt, err := forecast.New(cfg.Method, opts)
+	if err != nil {
+		return nil, errors.Join(m.Shape.Validate(), profile, err)
+	}
+	completion, err := forecast.New(cfg.Method, opts)
+	if err := errors.Join(m.Shape.Validate(), profile, err); err != nil {
+		return nil, err
+	}
+	return &trackedModel{TrackedModel: m, prompt: prompt, completion: completion, fitProblem: "no history yet"}, nil
+}
+
+// Fit replaces a model's history. It returns forecast.ErrShortHistory, wrapped, when there is too little of it; what was
+// given is kept and fitted as soon as later Observations complete it.
+func (t *Tracker) Fit(model string, h LoadHistory) error {
+	m := t.byName[model]
+	if m == nil {
+		return fmt.Errorf("planner: model %q is not tracked", model)
+	}
+	if err := t.checkGrid(h); err != nil {
+		return fmt.Errorf("planner: model %q: %w", model, err)
+	}
+	m.history = cloneHistory(h, t.cfg.Location)
+	m.next = h.Prompt.End()
+	m.newest, m.sizes, m.ensemble = nil, requestSizes{}, nil
+	for i := range h.Prompt.Values {
+		m.note(h, i, "history")
+	}
+	return m.fit()
+}
+
+// End returns the end of the newest step seen of a model; zero when none was.
+func (t *Tracker) End(model string) time.Time {
+	if m := t.byName[model]; m != nil {
+		return m.next
+	}
+	return time.Time{}
+}
+
+// Skill is what the model's forecasters (prompt, completion) have shown on its own past; ok is false when the method
+// does not keep score or nothing is fitted.
+func (t *Tracker) Skill(model string) (prompt, completion forecast.Skill, ok bool) {
+	m := t.byName[model]
+	if m == nil || !m.fitted {
+		return forecast.Skill{}, forecast.Skill{}, false
+	}
+	p, okP := m.prompt.(skilled)
+	c, okC := m.completion.(skilled)
+	if !okP || !okC {
+		return forecast.Skill{}, forecast.Skill{}, false
+	}
+	return p.Skill(), c.Skill(), true
+}
+
+type skilled interface{ Skill() forecast.Skill }
+
+// checkGrid reports a history that cannot be continued by this Tracker.
+func (t *Tracker) checkGrid(h LoadHistory) error {
+	if err := h.Validate(); err != nil {
+		return err
+	}
+	if h.Prompt.Step != t.cfg.Step {
+		return fmt.Errorf("the load history has a step of %v: %v is allowed", h.Prompt.Step, t.cfg.Step)
+	}
+	return nil
+}
+
+func (m *trackedModel) fit() error {
+	err := errors.Join(m.prompt.Fit(m.history.Prompt), m.completion.Fit(m.history.Completion))
+	m.fitted = err == nil
+	if err != nil {
+		m.fitProblem = err.Error()
+		return fmt.Errorf("planner: model %q: %w", m.Name, err)
+	}
+	m.first, m.steps = m.history.Prompt.Start, m.history.Prompt.Len()
+	m.history = LoadHistory{} // the forecasters keep what they need
+	return nil
+}
+
+// State takes in an Observation and assembles the State of this tick. memory is that of the last Decision.
+func (t *Tracker) State(obs Observation, memory Memory) State {
+	s := State{
+		Now:       obs.At,
+		Interval:  t.cfg.Interval,
+		Models:    make([]ModelState, 0, len(t.models)),
+		Inventory: obs.Inventory,
+		Quotas:    obs.Quotas,
+		Memory:    memory,
+		Gaps:      slices.Clone(obs.Gaps),
+	}
+	looks := make(map[string]*ModelObservation, len(obs.Models))
+	for i := range obs.Models {
+		looks[obs.Models[i].Name] = &obs.Models[i]
+	}
+	for _, m := range t.models {
+		look := looks[m.Name]
+		if look == nil {
+			look = &ModelObservation{Name: m.Name}
+			s.Gaps = append(s.Gaps, Gap{Model: m.Name, Fact: "load", Since: m.next, Detail: "the model was not observed"})
+		}
+		ms, gaps := t.modelState(m, look, obs.At)
+		s.Models = append(s.Models, ms)
+		s.Gaps = append(s.Gaps, gaps...)
+	}
+	return s
+}
+
+func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.Time) (ModelState, []Gap) {
+	var gaps []Gap
+	gap := func(fact, format string, args ...any) {
+		gaps = append(gaps, Gap{Model: m.Name, Fact: fact, Since: now, Detail: fmt.Sprintf(format, args...)})
+	}
+	if err := t.ingest(m, look); err != nil {
+		gap("load", "%v", err)
+	}
+	for _, s := range t.learnStarts(m, look, now) {
+		gap("start", "%s", s)
+	}
+	ms := ModelState{
+		Name: m.Name, Load: m.newest, Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
+		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
+		LeadTimes: t.leadTimes(m, now),
+	}
+	ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
+	ms.Forecast = t.forecast(m)
+	if ms.Forecast == nil {
+		gap("forecast", "%s", m.fitProblem)
+	}
+	if ms.Profile == nil {
+		gap("profile", "no replica profile is configured")
+	}
+	if len(ms.LeadTimes) == 0 {
+		gap("lead_time", "no start was measured and none is stated")
+	}
+	return ms, gaps
+}
+
+// ingest feeds the steps that were not seen before to the forecasters; steps left out are missing.
+func (t *Tracker) ingest(m *trackedModel, look *ModelObservation) error {
+	h := look.Load
+	if h.Prompt.Len() == 0 {
+		return nil
+	}
+	if err := t.checkGrid(h); err != nil {
+		return err
+	}
+	if !m.next.IsZero() && h.Prompt.Start.Sub(m.next) > lostAfter {
+		// A hole this long would be all the forecasters see; their history starts anew.
+		m.fitted, m.history, m.next = false, LoadHistory{}, time.Time{}
+	}
+	if m.next.IsZero() {
+		m.next = h.Prompt.Start
+	}
+	for i := range h.Prompt.Values {
+		at := h.Prompt.TimeAt(i)
+		if at.Before(m.next) {
+			continue
+		}
+		for m.next.Before(at) {
+			m.see(LoadHistory{}, -1, t.cfg)
+		}
+		m.see(h, i, t.cfg)
+		m.note(h, i, look.LoadSource)
+	}
+	if !m.fitted {
+		if err := m.fit(); err != nil && !errors.Is(err, forecast.ErrShortHistory) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lostAfter is the longest hole that is filled with missing steps.
+const lostAfter = 14 * 24 * time.Hour
+
+// see hands step i of h, or a missing step when i < 0, to the forecasters or to the history that waits for them.
+func (m *trackedModel) see(h LoadHistory, i int, cfg TrackerConfig) {
+	p, c, r := math.NaN(), math.NaN(), math.NaN()
+	atLeast := false
+	if i >= 0 {
+		p, c, r = known(h.Prompt, i), known(h.Completion, i), known(h.Requests, i)
+		atLeast = lowerBound(h, i)
+	}
+	if m.fitted {
+		m.prompt.Update(p, atLeast)
+		m.completion.Update(c, atLeast)
+		m.steps++
+	} else {
+		m.history.append(m.next, cfg, p, c, r, atLeast)
+	}
+	m.next = m.next.Add(cfg.Step)
+	m.ensemble = nil
+}
+
+// note remembers step i of h as the newest load when it is known, and learns the size of requests from it.
+func (m *trackedModel) note(h LoadHistory, i int, source string) {
+	p, c, r := known(h.Prompt, i), known(h.Completion, i), known(h.Requests, i)
+	if math.IsNaN(p) || math.IsNaN(c) {
+		return
+	}
+	m.newest = &ObservedLoad{
+		Load:       Load{Prompt: TokenRate(p), Completion: TokenRate(c)},
+		At:         h.Prompt.TimeAt(i + 1),
+		LowerBound: lowerBound(h, i),
+		Source:     source,
+	}
+	if !math.IsNaN(r) {
+		m.newest.Requests = RequestRate(r)
+		m.sizes.add(p, c, r)
+	}
+}
+
+// forecast samples joint paths; the result is kept until a new step arrives.
+func (t *Tracker) forecast(m *trackedModel) *Forecast {
+	if !m.fitted {
+		return nil
+	}
+	if m.ensemble != nil {
+		return m.ensemble
+	}
+	clock := forecast.BlockClock{Last: m.next.Add(-t.cfg.Step), Step: t.cfg.Step, Steps: m.steps, Location: t.cfg.Location}
+	rng := rand.New(rand.NewPCG(t.cfg.Seed, hash("paths", m.Name)))
+	horizon := int(t.cfg.Horizon / t.cfg.Step)
+	blocks := forecast.DrawBlocks(rng, clock, t.cfg.Paths, horizon)
+	f := &Forecast{
+		Prompt:     m.prompt.Sample(horizon, blocks),
+		Completion: m.completion.Sample(horizon, blocks),
+		Method:     m.prompt.Name(),
+	}
+	f.MayShrink, f.Authority = t.authority(m)
+	m.ensemble = f
+	return f
+}
+
+// authority joins what both token kinds have shown: the forecast may shrink a plan only when neither loses.
+func (t *Tracker) authority(m *trackedModel) (bool, string) {
+	p, c, ok := t.Skill(m.Name)
+	if !ok {
+		return false, fmt.Sprintf("method %q keeps no score against the naive forecasts", m.prompt.Name())
+	}
+	if may, why := p.MayShrink(); !may {
+		return false, "prompt tokens: " + why
+	}
+	may, why := c.MayShrink()
+	return may, "completion tokens: " + why
+}

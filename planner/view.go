@@ -1,0 +1,36 @@
+package planner
+
+import "time"
+
+// PlanView is the published plan of one model as the dashboard and `forewarm ask` read it.
+type PlanView struct {
+	// At is when the Decision was made, Version counts the Decisions of this process or cluster.
+	At      time.Time `json:"at"`
+	Version int64     `json:"version"`
+	// Stale is set when the plan is older than a fresh one may be; AgeSeconds is its age.
+	Stale      bool          `json:"stale"`
+	AgeSeconds float64       `json:"age_seconds"`
+	Model      ModelDecision `json:"model"`
+	Gaps       []Gap         `json:"gaps,omitempty"`
+	Shortfalls []Shortfall   `json:"shortfalls,omitempty"`
+}
+
+// View cuts one model out of a Decision; ok is false when the Decision does not have it.
+func (d *Decision) View(model string) (v PlanView, ok bool) {
+	md := d.Model(model)
+	if md == nil {
+		return PlanView{}, false
+	}
+	v = PlanView{At: d.At, Model: *md}
+	for _, g := range d.Gaps {
+		if g.Model == model || g.Model == "" {
+			v.Gaps = append(v.Gaps, g)
+		}
+	}
+	for _, s := range d.Shortfalls {
+		if s.Model == model {
+			v.Shortfalls = append(v.Shortfalls, s)
+		}
+	}
+	return v, true
+}

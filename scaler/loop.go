@@ -1,0 +1,258 @@
+package scaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"forewarm/coldstart"
+	"forewarm/forecast"
+	"forewarm/planner"
+)
+
+// Source brings the facts of the world. Its two implementations are the live readers and the simulated cluster.
+type Source interface {
+	// History returns a model's load over [from, to) at the Tracker's step; missing steps are NaN.
+	History(ctx context.Context, model string, from, to time.Time) (planner.LoadHistory, error)
+	// Observe returns what is known at now. Facts it could not learn are nil or Gaps; an error means that nothing could
+	// be learned at all.
+	Observe(ctx context.Context, now time.Time) (planner.Observation, error)
+}
+
+// Plan is a published Decision. Version counts up from 1 in this process.
+type Plan struct {
+	Version  int64
+	Decision *planner.Decision
+}
+
+// Config is what a Loop is made of. Source, Tracker and Models are required; the functions may be nil.
+type Config struct {
+	Clock   Clock
+	Source  Source
+	Tracker *planner.Tracker
+	Policy  planner.Policy
+	// Models are the tracked models, whose history is read at the start.
+	Models []string
+	// Interval is the time between two ticks, Step that of the load history, History how far back it is read.
+	Interval, Step, History time.Duration
+	// Memory is that of the last Decision of an earlier process.
+	Memory planner.Memory
+	// Record makes a Decision durable together with the State and Policy it came from, before it is published.
+	Record func(context.Context, planner.State, planner.Policy, planner.Decision) error
+	// RecordStarts keeps observed cold starts.
+	RecordStarts func(context.Context, []coldstart.Sample) error
+	// Publish hands the plan to those who serve it; it must not block.
+	Publish func(Plan)
+	// Apply carries the Decision out.
+	Apply   func(context.Context, planner.Decision) error
+	Metrics *Metrics
+	Log     *slog.Logger
+}
+
+// Loop runs the tick. Its Plan and Status may be read from any goroutine; Run is called once.
+type Loop struct {
+	cfg     Config
+	memory  planner.Memory
+	plan    atomic.Pointer[Plan]
+	status  status
+	version int64
+	// unread are the models whose history has not been read yet, with the time of the last try.
+	unread map[string]time.Time
+}
+
+// NewLoop returns a Loop that has not started.
+func NewLoop(cfg Config) *Loop {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Loop{cfg: cfg, memory: cfg.Memory, unread: map[string]time.Time{}}
+	for _, m := range cfg.Models {
+		l.unread[m] = time.Time{}
+	}
+	return l
+}
+
+// Plan is the latest published plan, nil before the first.
+func (l *Loop) Plan() *Plan { return l.plan.Load() }
+
+// Run ticks until ctx ends. The first tick comes at once. It returns nil when ctx ends: a loop has no other end.
+func (l *Loop) Run(ctx context.Context) error {
+	ticker := time.NewTicker(l.cfg.Clock.Wall(l.cfg.Interval))
+	defer ticker.Stop()
+	for {
+		l.Tick(ctx, l.cfg.Clock.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// Tick is one round at time now: observe → Decide → record → publish → apply.
+func (l *Loop) Tick(ctx context.Context, now time.Time) {
+	if ctx.Err() != nil {
+		return
+	}
+	l.readHistories(ctx, now)
+	state := l.cfg.Tracker.State(l.observe(ctx, now), l.memory)
+	decision, err := planner.Decide(state, l.cfg.Policy)
+	if !l.outcome("decide", now, err) {
+		return
+	}
+	l.memory = decision.Memory
+	l.record(ctx, now, state, decision)
+	l.publish(decision)
+	if l.cfg.Metrics != nil {
+		l.cfg.Metrics.observe(&state, &decision, l.cfg.Policy)
+	}
+	if l.cfg.Apply != nil {
+		l.outcome("apply", now, l.cfg.Apply(ctx, decision))
+	}
+}
+
+// observe asks the source within one interval. A source that fails altogether yields an Observation in which every
+// fact is missing, so that Decide holds and the plan says why.
+func (l *Loop) observe(ctx context.Context, now time.Time) planner.Observation {
+	ctx, cancel := context.WithTimeout(ctx, max(l.cfg.Clock.Wall(l.cfg.Interval), observeTimeoutMin))
+	defer cancel()
+	obs, err := l.cfg.Source.Observe(ctx, now)
+	if !l.outcome("observe", now, err) {
+		return planner.Observation{
+			At:   now,
+			Gaps: []planner.Gap{{Fact: "observation", Since: l.status.lastGood("observe"), Detail: err.Error()}},
+		}
+	}
+	obs.At = now
+	for i := range obs.Models {
+		l.backfill(ctx, &obs.Models[i])
+	}
+	l.recordStarts(ctx, now, obs)
+	return obs
+}
+
+// observeTimeoutMin is the least time a source gets, also when a simulated clock makes ticks very short.
+const observeTimeoutMin = 2 * time.Second
+
+// backfill reads the steps that an outage left between what the tracker has and what the source just brought. Steps
+// that cannot be read stay missing.
+func (l *Loop) backfill(ctx context.Context, m *planner.ModelObservation) {
+	end := l.cfg.Tracker.End(m.Name)
+	start := m.Load.Prompt.Start
+	if m.Load.Prompt.Len() == 0 || end.IsZero() || !start.After(end) || start.Sub(end) > l.cfg.History {
+		return
+	}
+	h, err := l.cfg.Source.History(ctx, m.Name, end, start)
+	if !l.outcome("backfill", start, err) {
+		return
+	}
+	if joined, ok := join(h, m.Load); ok {
+		m.Load = joined
+	}
+}
+
+// join puts two stretches of load together; ok is false when the first does not end where the second starts.
+func join(a, b planner.LoadHistory) (planner.LoadHistory, bool) {
+	if a.Prompt.Len() == 0 || !a.Prompt.End().Equal(b.Prompt.Start) || a.Prompt.Step != b.Prompt.Step {
+		return planner.LoadHistory{}, false
+	}
+	return planner.LoadHistory{
+		Prompt:     concat(a.Prompt, b.Prompt),
+		Completion: concat(a.Completion, b.Completion),
+		Requests:   concat(a.Requests, b.Requests),
+	}, true
+}
+
+func concat(a, b forecast.Series) forecast.Series {
+	out := forecast.Series{Start: a.Start, Step: a.Step, Location: b.Location}
+	for _, s := range []forecast.Series{a, b} {
+		out.Values = append(out.Values, s.Values...)
+		marks := make([]bool, s.Len())
+		copy(marks, s.AtLeast)
+		out.AtLeast = append(out.AtLeast, marks...)
+	}
+	return out
+}
+
+// historyRetry is how long to wait before a history that could not be read is tried again.
+const historyRetry = time.Minute
+
+// readHistories reads the load history of the models that have none yet.
+func (l *Loop) readHistories(ctx context.Context, now time.Time) {
+	to := now.Truncate(l.cfg.Step)
+	for _, model := range l.cfg.Models {
+		tried, unread := l.unread[model]
+		if !unread || now.Sub(tried) < historyRetry && !tried.IsZero() {
+			continue
+		}
+		l.unread[model] = now
+		h, err := l.cfg.Source.History(ctx, model, to.Add(-l.cfg.History), to)
+		if err == nil {
+			err = l.cfg.Tracker.Fit(model, h)
+			if err == nil || errors.Is(err, forecast.ErrShortHistory) {
+				delete(l.unread, model) // what there is was taken in; the rest comes with the ticks
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("history of %s: %w", model, err)
+		}
+		l.outcome("history", now, err)
+	}
+}
+
+func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Observation) {
+	if l.cfg.RecordStarts == nil {
+		return
+	}
+	var starts []coldstart.Sample
+	for i := range obs.Models {
+		starts = append(starts, obs.Models[i].Starts...)
+	}
+	if len(starts) > 0 {
+		l.outcome("record_starts", now, l.cfg.RecordStarts(ctx, starts))
+	}
+}
+
+// record makes the Decision durable before anyone can act on it, so that a restart never knows less than KEDA was told.
+// A journal that fails does not keep the plan from being served.
+func (l *Loop) record(ctx context.Context, now time.Time, s planner.State, d planner.Decision) {
+	if l.cfg.Record == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	l.outcome("record", now, l.cfg.Record(ctx, s, l.cfg.Policy, d))
+}
+
+// recordTimeout bounds how long a slow disk may delay a plan.
+const recordTimeout = 3 * time.Second
+
+func (l *Loop) publish(d planner.Decision) {
+	l.version++
+	p := &Plan{Version: l.version, Decision: &d}
+	l.plan.Store(p)
+	if l.cfg.Publish != nil {
+		l.cfg.Publish(*p)
+	}
+}
+
+// outcome notes how a part of the tick went and logs a change for the worse or the better once, not every tick.
+func (l *Loop) outcome(part string, now time.Time, err error) bool {
+	changed := l.status.set(part, now, err)
+	if l.cfg.Metrics != nil {
+		l.cfg.Metrics.outcome(part, now, err)
+	}
+	switch {
+	case err != nil && changed:
+		l.cfg.Log.Error("tick part failed", "part", part, "at", now, "error", err)
+	case err == nil && changed:
+		l.cfg.Log.Info("tick part works", "part", part, "at", now)
+	}
+	return err == nil
+}
+
+// Status reports how each part of the tick went last, sorted by part.
+func (l *Loop) Status() []PartStatus { return l.status.all() }
