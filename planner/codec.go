@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"time"
+
+	"forewarm/forecast"
 )
 
 // ReadState reads one State from JSON and validates it. Unknown keys are errors: a State that this version does not
@@ -40,6 +42,8 @@ func (s State) Validate() error {
 	var errs []error
 	if s.Now.IsZero() {
 		errs = append(errs, errors.New("now is missing"))
+	} else if !plausible(s.Now) {
+		errs = append(errs, fmt.Errorf("now is %s: the years %d to %d are allowed", s.Now.Format(time.RFC3339), yearMin, yearMax))
 	}
 	if s.Interval <= 0 || s.Interval > time.Hour {
 		errs = append(errs, fmt.Errorf("interval_ns is %d: above 0 to 1h is allowed", s.Interval))
@@ -56,7 +60,38 @@ func (s State) Validate() error {
 	if s.Inventory != nil {
 		errs = append(errs, s.Inventory.problems()...)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Memory.problems()...)...)
+}
+
+// Times outside these years are unit mistakes; within them no sum of a time and a lead time leaves what JSON can hold.
+const (
+	yearMin = 1970
+	yearMax = 2200
+)
+
+func plausible(t time.Time) bool { return t.UTC().Year() >= yearMin && t.UTC().Year() <= yearMax }
+
+// problems reports counts that Decide never writes: they would be planned for.
+func (m Memory) problems() []error {
+	var errs []error
+	for i, mm := range m.Models {
+		if i > 0 && m.Models[i-1].Name >= mm.Name {
+			errs = append(errs, fmt.Errorf("memory.models[%d] is %q after %q: names must ascend without repeats", i, mm.Name, m.Models[i-1].Name))
+		}
+		check := func(key string, n int) {
+			if n < 0 || n > replicasLimit {
+				errs = append(errs, fmt.Errorf("memory of model %q: %s is %d: 0 to %d are allowed", mm.Name, key, n, replicasLimit))
+			}
+		}
+		check("replicas", mm.Replicas)
+		for _, c := range mm.Wanted {
+			check("wanted", c.Replicas)
+		}
+		for _, c := range mm.Needed {
+			check("needed", c.Replicas)
+		}
+	}
+	return errs
 }
 
 func (m *ModelState) problems() []error {
@@ -84,6 +119,9 @@ func (m *ModelState) problems() []error {
 	add(m.Signals.problem())
 	add(m.Replicas.problem())
 	add(m.Forecast.problem())
+	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
+		add(fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
+	}
 	return errs
 }
 
@@ -111,8 +149,9 @@ func (r *Replicas) problem() error {
 	if r == nil {
 		return nil
 	}
-	if r.Ready < 0 || r.Leaving < 0 || r.Ready > replicasLimit || r.Leaving > replicasLimit {
-		return fmt.Errorf("replicas.ready is %d and leaving %d: 0 to %d are allowed", r.Ready, r.Leaving, replicasLimit)
+	if r.Ready < 0 || r.Leaving < 0 || r.Ready > replicasLimit-len(r.Starting) || r.Leaving > replicasLimit {
+		return fmt.Errorf("replicas: %d are ready, %d starting and %d leaving: 0 to %d ready and starting, and as many leaving, are allowed",
+			r.Ready, len(r.Starting), r.Leaving, replicasLimit)
 	}
 	return nil
 }
@@ -132,18 +171,50 @@ func (f *Forecast) problem() error {
 	if len(p.Paths) == 0 || p.Steps() == 0 {
 		return errors.New("forecast: at least one path of one step is needed; leave an unknown forecast out")
 	}
+	var errs []error
+	if p.Step > forecastStepMax || p.Steps() > forecastStepsMax {
+		errs = append(errs, fmt.Errorf("forecast: it has %d steps of %v: up to %d of up to %v are allowed", p.Steps(), p.Step,
+			forecastStepsMax, forecastStepMax))
+	}
+	if !plausible(p.Start) {
+		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed", p.Start.Format(time.RFC3339), yearMin, yearMax))
+	}
+	return errors.Join(append(errs, negative("prompt", p), negative("completion", c))...)
+}
+
+const (
+	forecastStepMax  = time.Hour
+	forecastStepsMax = 10_000
+)
+
+// negative reports the first rate below zero: a negative load on one side would cancel load on the other.
+func negative(name string, e forecast.Ensemble) error {
+	for i, path := range e.Paths {
+		for k, v := range path {
+			if v < 0 {
+				return fmt.Errorf("forecast.%s: path %d step %d is %v: rates of at least 0 are allowed", name, i, k, v)
+			}
+		}
+	}
 	return nil
 }
+
+// nodeGPUsMax bounds the GPUs (or MIG devices) of one node.
+const nodeGPUsMax = 1024
 
 func (inv *Inventory) problems() []error {
 	var errs []error
 	for _, p := range inv.Pools {
-		if p.GPUsPerNode < 0 {
-			errs = append(errs, fmt.Errorf("pool %q: gpus_per_node is %d: at least 0 is allowed", p.Name, p.GPUsPerNode))
+		if p.GPUsPerNode < 0 || p.GPUsPerNode > nodeGPUsMax {
+			errs = append(errs, fmt.Errorf("pool %q: gpus_per_node is %d: 0 to %d are allowed", p.Name, p.GPUsPerNode, nodeGPUsMax))
+		}
+		if p.Launchable != nil && *p.Launchable < 0 {
+			errs = append(errs, fmt.Errorf("pool %q: launchable is %d: at least 0 is allowed; leave an unknown one out", p.Name, *p.Launchable))
 		}
 		for _, n := range p.Nodes {
-			if n.FreeGPUs < 0 || n.FreeGPUs > n.GPUs {
-				errs = append(errs, fmt.Errorf("pool %q, node %q: free_gpus is %d: 0 to gpus, %d, is allowed", p.Name, n.Name, n.FreeGPUs, n.GPUs))
+			if n.FreeGPUs < 0 || n.FreeGPUs > min(n.GPUs, nodeGPUsMax) {
+				errs = append(errs, fmt.Errorf("pool %q, node %q: free_gpus is %d: 0 to gpus, %d, and at most %d are allowed",
+					p.Name, n.Name, n.FreeGPUs, n.GPUs, nodeGPUsMax))
 			}
 		}
 	}

@@ -49,12 +49,15 @@ func Decide(s State, p Policy) (Decision, error) {
 			remembered: remembered,
 			unbroken:   unbroken,
 		}
+		c.missingGauge = missingGauge(s.Gaps, c.state)
 		c.decide(room)
 		d.Models = append(d.Models, c.out)
 		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
-		d.Memory.Models = append(d.Memory.Models, c.next)
+		if c.wantedOK || remembered { // a plan that was never made must not be remembered as one of 0
+			d.Memory.Models = append(d.Memory.Models, c.next)
+		}
 	}
-	keepForgotten(&d.Memory, s.Memory)
+	keepForgotten(&d, s.Memory)
 	d.Pools = poolTargets(room)
 	d.Quotas = quotaTargets(s.Quotas)
 	return d, nil
@@ -71,21 +74,26 @@ func fixZone(t time.Time) time.Time {
 // a clock that went back all start it anew.
 func unbrokenSince(s State) time.Time {
 	m := s.Memory
-	if m.At.IsZero() || m.At.After(s.Now) || s.Now.Sub(m.At) > breakAfter*s.Interval {
+	if m.At.IsZero() || m.Unbroken.IsZero() || m.At.After(s.Now) || s.Now.Sub(m.At) > breakAfter*s.Interval {
 		return s.Now
 	}
 	return m.Unbroken
 }
 
 // keepForgotten carries the memory of models that this State does not mention: an observation that lost a model must
-// not erase the plan that the model comes back to.
-func keepForgotten(next *Memory, old Memory) {
-	known := make(map[string]bool, len(next.Models))
-	for _, m := range next.Models {
+// not erase the plan that the model comes back to. Nobody watches such a model, so its plan counts as wanted meanwhile:
+// it may shrink only after a scale-down window has been watched again.
+func keepForgotten(d *Decision, old Memory) {
+	next := &d.Memory
+	known := make(map[string]bool, len(d.Models))
+	for _, m := range d.Models {
 		known[m.Name] = true
 	}
 	for _, m := range old.Models {
 		if !known[m.Name] {
+			unwatched := Count{At: d.At, Replicas: m.Replicas}
+			m.Wanted = pushMax(m.Wanted, unwatched, time.Time{})
+			m.Needed = pushMax(m.Needed, unwatched, time.Time{})
 			next.Models = append(next.Models, m)
 		}
 	}
@@ -103,6 +111,8 @@ type course struct {
 	memory     ModelMemory
 	remembered bool
 	unbroken   time.Time
+	// missingGauge names a gauge that should be here and is not.
+	missingGauge string
 
 	// demand.go
 	loadKnown bool   // a load was observed and is fresh
@@ -128,6 +138,20 @@ type course struct {
 	out        ModelDecision
 	next       ModelMemory
 	shortfalls []Shortfall
+}
+
+// missingGauge reports the queue length as missing when a Gap says that it should be there: a model that never had the
+// gauge has no Gap, and must not be blind for ever.
+func missingGauge(gaps []Gap, m *ModelState) string {
+	if m.Signals.Waiting != nil {
+		return ""
+	}
+	for _, g := range gaps {
+		if g.Model == m.Name && g.Fact == "waiting" {
+			return "the queue length is missing"
+		}
+	}
+	return ""
 }
 
 func (c *course) decide(room *room) {
@@ -162,6 +186,9 @@ func (c *course) answer() {
 	switch c.policy.Authority {
 	case Act:
 		c.out.Answer = c.out.Replicas
+		if c.out.Answer == nil {
+			c.step(StageGuard, nil, "KEDA gets an error, which blocks scale-in and leaves sibling triggers alone")
+		}
 	default:
 		// observe and advise: the sibling trigger decides alone, so the answer must not depend on what we know.
 		minimum := c.policy.ReplicasMin

@@ -15,7 +15,7 @@ func (c *course) demand() {
 		missing = append(missing, "the load is unknown")
 	case c.now.Sub(l.At) > c.policy.LoadMaxAge:
 		missing = append(missing, fmt.Sprintf("the newest load is %s old, %s is allowed",
-			c.now.Sub(l.At).Round(time.Second), shortDuration(c.policy.LoadMaxAge)))
+			shortDuration(c.now.Sub(l.At)), shortDuration(c.policy.LoadMaxAge)))
 	default:
 		c.loadKnown = true
 	}
@@ -30,6 +30,9 @@ func (c *course) demand() {
 		missing = append(missing, "the replica count is unknown")
 	} else {
 		c.supply, c.supplyOK = c.state.Replicas.supply(), true
+	}
+	if c.missingGauge != "" {
+		missing = append(missing, c.missingGauge)
 	}
 	c.blind = strings.Join(missing, ", ")
 	c.step(StageDemand, nil, c.demandText())
@@ -48,7 +51,7 @@ func (c *course) demandText() string {
 		if l.Source != "" {
 			fmt.Fprintf(&b, " (%s)", l.Source)
 		}
-		fmt.Fprintf(&b, ", %s old", c.now.Sub(l.At).Round(time.Second))
+		fmt.Fprintf(&b, ", %s old", shortDuration(c.now.Sub(l.At)))
 	}
 	if c.forecastOK {
 		f := c.state.Forecast

@@ -1,35 +1,32 @@
 package planner
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // guard turns the wish into a plan that is safe to act on: never below the reactive floor, never shrinking while blind,
 // after a break or within the scale-down window, always within the limits. Up beats down: every rule but the limits can
 // only raise.
 func (c *course) guard() {
 	if !c.wantedOK {
-		c.guardUnknown()
+		c.step(StageGuard, nil, "there is no number that can be trusted, so there is no plan")
 		return
 	}
 	if c.floor > c.wanted {
 		c.wanted = c.floor
-		c.step(StageGuard, &c.wanted, "raised to the reactive floor").BoundBy = "reactive floor"
+		why := c.floorWhy
+		if why == "" {
+			why = "the load of this moment"
+		}
+		c.step(StageGuard, &c.wanted, "raised to the reactive floor: "+why).BoundBy = "reactive floor"
 	}
-	c.next.Wanted = pushMax(c.memory.Wanted, Count{At: c.now, Replicas: c.wanted}, c.now.Add(-c.policy.ScaleDownWindow))
+	// Before the wish is remembered: while facts are missing nobody can say that less was wanted.
 	c.holdBlind()
-	c.holdAfterBreak()
+	c.next.Wanted = pushMax(c.memory.Wanted, Count{At: c.now, Replicas: c.wanted}, c.now.Add(-c.policy.ScaleDownWindow))
+	
 	c.holdWindow()
 	c.limit()
 	if a := c.state.Actuator; a != nil && a.Paused {
 		c.step(StageGuard, &c.wanted, "the ScaledObject is paused: nothing acts on this plan until it is resumed")
 	}
-}
-
-// guardUnknown handles a model about which nothing was ever known: there is no number, and KEDA is told so.
-func (c *course) guardUnknown() {
-	c.step(StageGuard, nil, "no trustworthy number exists: KEDA gets an error, which blocks scale-in and leaves sibling triggers alone")
 }
 
 // last is the count that a hold goes back to: the last plan, or what runs when no plan is remembered.
@@ -55,7 +52,7 @@ func (c *course) hold(floor int, why, bound string) {
 // decision that had them is.
 func (c *course) holdBlind() {
 	if c.blind != "" {
-		c.hold(c.last(), c.blind, "missing facts")
+		c.hold(c.last(), "facts are missing: "+c.blind, "missing facts")
 	}
 }
 
@@ -67,11 +64,14 @@ func (c *course) holdAfterBreak() {
 		return
 	}
 	c.hold(max(c.last(), c.supply), fmt.Sprintf("the load has been watched without a break for %s, %s are needed before the plan may shrink",
-		watched.Round(time.Second), shortDuration(c.policy.ScaleDownWindow)), "restart")
+		shortDuration(watched), shortDuration(c.policy.ScaleDownWindow)), "restart")
 }
 
 // holdWindow keeps the largest wish of the scale-down window.
 func (c *course) holdWindow() {
+	if c.policy.ScaleDownWindow == 0 {
+		return
+	}
 	most, ok := maxSince(c.next.Wanted, c.now.Add(-c.policy.ScaleDownWindow))
 	if ok {
 		c.hold(most, fmt.Sprintf("%d were wanted within the last %s", most, shortDuration(c.policy.ScaleDownWindow)),

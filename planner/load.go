@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -61,16 +62,20 @@ type LoadHistory struct {
 
 // Validate reports every way in which the three series do not share a grid.
 func (h LoadHistory) Validate() error {
-	return sameGrid(h.Prompt, map[string]forecast.Series{"completion": h.Completion, "requests": h.Requests})
-}
-
-func sameGrid(p forecast.Series, others map[string]forecast.Series) error {
-	for _, name := range []string{"completion", "requests"} {
-		s := others[name]
-		if !s.Start.Equal(p.Start) || s.Step != p.Step || len(s.Values) != len(p.Values) {
-			return fmt.Errorf("load history: %s has %d values of %v from %s, prompt has %d of %v from %s: they must share a grid",
-				name, len(s.Values), s.Step, s.Start.Format(time.RFC3339), len(p.Values), p.Step, p.Start.Format(time.RFC3339))
+	var errs []error
+	p := h.Prompt
+	for _, o := range []struct {
+		name string
+		forecast.Series
+	}{{"prompt", h.Prompt}, {"completion", h.Completion}, {"requests", h.Requests}} {
+		if !o.Start.Equal(p.Start) || o.Step != p.Step || len(o.Values) != len(p.Values) {
+			errs = append(errs, fmt.Errorf("load history: %s has %d values of %v from %s, prompt has %d of %v from %s: they must share a grid",
+				o.name, len(o.Values), o.Step, o.Start.Format(time.RFC3339), len(p.Values), p.Step, p.Start.Format(time.RFC3339)))
+		}
+		if o.AtLeast != nil && len(o.AtLeast) != len(o.Values) {
+			errs = append(errs, fmt.Errorf("load history: %s has %d lower-bound marks for %d values: none or one each are allowed",
+				o.name, len(o.AtLeast), len(o.Values)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

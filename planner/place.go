@@ -1,7 +1,10 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"forewarm/coldstart"
 )
@@ -9,20 +12,31 @@ import (
 // room is the free hardware during one Decide: placing a replica takes from it, so that two models never count the same
 // slot. A nil room is unknown hardware.
 type room struct {
-	pools []poolRoom
+	pools []poolRoom // sorted by name
 }
 
+// poolRoom is the free hardware of one pool. Nodes are sorted by domain, then name, so that the order in which an
+// inventory lists them cannot reach the Decision.
 type poolRoom struct {
 	pool  *Pool
 	nodes []nodeRoom
-	added int // nodes to be launched into the pool
-	why   []string
+	// byFree lists, per number of free GPUs, the nodes that had it; an entry is stale once its node has fewer. count is
+	// how many entries are not.
+	byFree [][]int
+	count  []int
+	free   int // GPUs, over all nodes
+	added  int // nodes to be launched into the pool
+	why    []string
 }
 
 type nodeRoom struct {
-	domain string
-	free   int
+	name, domain string
+	free         int
 }
+
+// launchMax bounds how many nodes one Decision asks of a pool whose limit is unknown, so that an absurd load (a unit
+// mistake) costs neither memory nor an absurd order.
+const launchMax = 10_000
 
 func newRoom(inv *Inventory) *room {
 	if inv == nil {
@@ -32,93 +46,182 @@ func newRoom(inv *Inventory) *room {
 	for i := range inv.Pools {
 		p := poolRoom{pool: &inv.Pools[i]}
 		for _, n := range inv.Pools[i].Nodes {
-			if n.Usable && n.FreeGPUs > 0 {
-				p.nodes = append(p.nodes, nodeRoom{domain: n.Domain, free: n.FreeGPUs})
+			if !n.Usable || n.FreeGPUs <= 0 {
+				continue
 			}
+			domain := n.Domain
+			if domain == "" {
+				domain = "node " + n.Name // its own
+			}
+			p.nodes = append(p.nodes, nodeRoom{name: n.Name, domain: domain, free: n.FreeGPUs})
+		}
+		slices.SortStableFunc(p.nodes, func(a, b nodeRoom) int {
+			return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.name, b.name))
+		})
+		for i := range p.nodes {
+			p.file(i)
 		}
 		r.pools = append(r.pools, p)
 	}
+	slices.SortStableFunc(r.pools, func(a, b poolRoom) int { return cmp.Compare(a.pool.Name, b.pool.Name) })
 	return r
+}
+
+// file enters node i under its number of free GPUs.
+func (p *poolRoom) file(i int) {
+	f := p.nodes[i].free
+	for len(p.byFree) <= f {
+		p.byFree, p.count = append(p.byFree, nil), append(p.count, 0)
+	}
+	p.byFree[f] = append(p.byFree[f], i)
+	p.count[f]++
+	p.free += f
+}
+
+// occupy takes GPUs from node i.
+func (p *poolRoom) occupy(i, gpus int) {
+	p.count[p.nodes[i].free]--
+	p.free -= p.nodes[i].free
+	p.nodes[i].free -= gpus
+	p.file(i)
+}
+
+// fullest is the node with the fewest free GPUs that are at least gpus.
+func (p *poolRoom) fullest(gpus int) (node int, ok bool) {
+	for f := gpus; f < len(p.byFree); f++ {
+		if p.count[f] == 0 {
+			continue
+		}
+		for at, i := range p.byFree[f] {
+			if p.nodes[i].free == f {
+				p.byFree[f] = p.byFree[f][at:] // what lies before is stale for good
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// hole is the largest number of free GPUs on one node.
+func (p *poolRoom) hole() int {
+	for f := len(p.count) - 1; f > 0; f-- {
+		if p.count[f] > 0 {
+			return f
+		}
+	}
+	return 0
 }
 
 func (p *poolRoom) holds(s Shape) bool { return s.Product == "" || s.Product == p.pool.Product }
 
-// take places one replica and reports whether it fitted. One pod goes to the fullest node that holds it (best fit, so
-// that large holes stay large); several pods go to the domain with the fewest pod slots that suffice.
-func (p *poolRoom) take(s Shape) bool {
-	if s.Pods == 1 {
+// take places up to want replicas on the nodes there are and returns how many fitted. One pod goes to the fullest node
+// that holds it (best fit, so that large holes stay large); several pods go to the domain with the fewest pod slots that
+// suffice.
+func (p *poolRoom) take(s Shape, want int) int {
+	fitted := 0
+	for fitted < want {
+		if s.Pods > 1 {
+			from, to, ok := p.tightest(s)
+			if !ok {
+				break
+			}
+			p.fill(s, from, to)
+			fitted++
+			continue
+		}
+		i, ok := p.fullest(s.GPUs)
+		if !ok {
+			break
+		}
+		n := min(want-fitted, p.nodes[i].free/s.GPUs)
+		p.occupy(i, n*s.GPUs)
+		fitted += n
+	}
+	return fitted
+}
+
+// fill puts the pods of one replica on nodes [from, to), each on the fullest that holds it.
+func (p *poolRoom) fill(s Shape, from, to int) {
+	for range s.Pods {
 		best := -1
-		for i, n := range p.nodes {
-			if n.free >= s.GPUs && (best < 0 || n.free < p.nodes[best].free) {
+		for i := from; i < to; i++ {
+			if f := p.nodes[i].free; f >= s.GPUs && (best < 0 || f < p.nodes[best].free) {
 				best = i
 			}
 		}
-		if best < 0 {
-			return false
+		p.occupy(best, s.GPUs)
+	}
+}
+
+// tightest is the run of nodes [from, to) that is one domain of the shape's topology level, has room for all its pods,
+// and has the fewest pod slots that suffice; the first by name of several. Without a topology level the pool is one
+// domain.
+func (p *poolRoom) tightest(s Shape) (from, to int, ok bool) {
+	fewest := 0
+	for start := 0; start < len(p.nodes); {
+		slots, end := 0, start
+		for ; end < len(p.nodes) && s.together(p.nodes[start], p.nodes[end]); end++ {
+			slots += p.nodes[end].free / s.GPUs
 		}
-		p.nodes[best].free -= s.GPUs
+		if slots >= s.Pods && (!ok || slots < fewest) {
+			from, to, fewest, ok = start, end, slots, true
+		}
+		start = end
+	}
+	return from, to, ok
+}
+
+// together reports whether pods of one replica may be spread over both nodes.
+func (s Shape) together(a, b nodeRoom) bool {
+	switch s.Topology {
+	case "":
 		return true
+	case topologyNode:
+		return a.name == b.name
+	default:
+		return a.domain == b.domain
 	}
-	domain, ok := p.tightestDomain(s)
-	if !ok {
-		return false
-	}
-	left := s.Pods
-	for i := range p.nodes {
-		for n := &p.nodes[i]; left > 0 && (s.Topology == "" || n.domain == domain) && n.free >= s.GPUs; left-- {
-			n.free -= s.GPUs
-		}
-	}
-	return true
 }
 
-// tightestDomain is the domain with the fewest pod slots that hold all pods of s. Without a topology level the pool is
-// one domain.
-func (p *poolRoom) tightestDomain(s Shape) (domain string, ok bool) {
-	slots := map[string]int{}
-	for _, n := range p.nodes {
-		d := n.domain
-		if s.Topology == "" {
-			d = ""
-		}
-		slots[d] += n.free / s.GPUs
-	}
-	best := 0
-	for d, n := range slots {
-		// Ties go to the smaller name: map order must not reach the Decision.
-		if n >= s.Pods && (!ok || n < best || n == best && d < domain) {
-			domain, best, ok = d, n, true
-		}
-	}
-	return domain, ok
-}
+// topologyNode is the topology level at which all pods of a replica share one node.
+const topologyNode = "node"
 
-// nodesFor is how many new nodes one replica needs in the pool; ok is false when the pool's nodes are too small, may
-// not be launched, or are out of stock. An unknown limit is taken as room: the launch itself will tell.
-func (p *poolRoom) nodesFor(s Shape) (n int, ok bool) {
+// nodesFor is how many new nodes one replica needs in the pool; 0 when the pool's nodes are too small.
+func (p *poolRoom) nodesFor(s Shape) int {
 	perNode := p.pool.GPUsPerNode / s.GPUs
-	if perNode < 1 || p.pool.NoStock {
-		return 0, false
+	if perNode < 1 || s.Topology == topologyNode && perNode < s.Pods {
+		return 0
 	}
-	n = (s.Pods + perNode - 1) / perNode
-	if l := p.pool.Launchable; l != nil && p.added+n > *l {
-		return 0, false
-	}
-	return n, true
+	return (s.Pods + perNode - 1) / perNode
 }
 
-// launch adds the nodes for one replica and places it on them.
-func (p *poolRoom) launch(s Shape, model string) bool {
-	n, ok := p.nodesFor(s)
-	if !ok {
-		return false
+// launchable is how many more nodes may be launched now. An unknown limit is taken as room: the launch itself will tell.
+func (p *poolRoom) launchable() int {
+	if p.pool.NoStock {
+		return 0
 	}
-	for range n {
-		p.nodes = append(p.nodes, nodeRoom{domain: "to be launched", free: p.pool.GPUsPerNode})
+	if l := p.pool.Launchable; l != nil {
+		return min(*l, launchMax) - p.added
 	}
-	p.added += n
-	p.why = append(p.why, model)
-	return p.take(s)
+	return launchMax - p.added
+}
+
+// launch adds nodes for up to want replicas, places these, and returns how many.
+func (p *poolRoom) launch(s Shape, want int) int {
+	nodes, placed := p.nodesFor(s), 0
+	if nodes == 0 {
+		return 0
+	}
+	for placed < want && nodes <= p.launchable() {
+		domain := fmt.Sprintf("launch %d", p.added)
+		for range nodes {
+			p.nodes = append(p.nodes, nodeRoom{name: fmt.Sprintf("new %d", p.added), domain: domain, free: p.pool.GPUsPerNode})
+			p.file(len(p.nodes) - 1)
+			p.added++
+		}
+		placed += p.take(s, want-placed) // there may be room for more than the one replica they were launched for
+	}
+	return placed
 }
 
 // freeGPUs is what is free in the pools that can hold the shape, usable or not by it.
@@ -126,9 +229,7 @@ func (r *room) freeGPUs(s Shape) int {
 	free := 0
 	for i := range r.pools {
 		if r.pools[i].holds(s) {
-			for _, n := range r.pools[i].nodes {
-				free += n.free
-			}
+			free += r.pools[i].free
 		}
 	}
 	return free
@@ -139,9 +240,7 @@ func (r *room) largestHole(s Shape) int {
 	hole := 0
 	for i := range r.pools {
 		if r.pools[i].holds(s) {
-			for _, n := range r.pools[i].nodes {
-				hole = max(hole, n.free)
-			}
+			hole = max(hole, r.pools[i].hole())
 		}
 	}
 	return hole
@@ -155,10 +254,14 @@ func (r *room) path(s Shape) (coldstart.Path, bool) {
 		if !p.holds(s) {
 			continue
 		}
-		if _, ok := p.tightestDomain(s); ok {
+		fits := p.hole() >= s.GPUs
+		if s.Pods > 1 {
+			_, _, fits = p.tightest(s)
+		}
+		if fits {
 			return coldstart.WarmNode, true
 		}
-		if _, ok := p.nodesFor(s); ok {
+		if n := p.nodesFor(s); n > 0 && n <= p.launchable() {
 			launchable = true
 		}
 	}
@@ -171,48 +274,58 @@ func (c *course) probe(r *room) {
 	if r != nil {
 		slot := false
 		path, slot = r.path(c.state.Shape)
-		switch {
-		case path == coldstart.WarmNode:
-			where = "a running node has room for a replica of " + c.state.Shape.String()
-		case slot:
-			where = fmt.Sprintf("no running node has room for a replica of %s (%d GPUs free, largest hole %d): a node must be launched",
-				c.state.Shape, r.freeGPUs(c.state.Shape), r.largestHole(c.state.Shape))
-		default:
-			where = fmt.Sprintf("no node has or can get room for a replica of %s (%d GPUs free, largest hole %d)",
-				c.state.Shape, r.freeGPUs(c.state.Shape), r.largestHole(c.state.Shape))
-		}
+		where = c.slotText(r, path, slot)
 	}
 	lt, known := c.leadTimeOf(path)
 	if !known {
 		c.step(StageProbe, nil, where+"; no lead time is known")
 		return
 	}
-	// Half of the tolerated risk goes to the lead time, half to the load: (1−q) + (1−τ′) ≤ 1−τ.
+	if path != coldstart.PathUnknown && lt.Path != path {
+		where += fmt.Sprintf(" (nothing is known about starts on a %s: the slowest path that is known stands in)", pathName(path))
+	}
+	// The lead time is read at a stricter quantile than the load: both being bad at once is then within the service level
+	// for half of it.
 	q := 1 - (1-c.policy.ServiceLevel)/2
 	c.lead = &Lead{Path: lt.Path, Quantile: q, Time: lt.Quantile(q), Basis: lt.Basis, Samples: lt.Samples}
-	if lt.Borrowed > 0 {
-		c.lead.Borrowed = lt.BorrowedBasis
-	}
 	c.out.Lead = c.lead
 	c.step(StageProbe, nil, where+"; "+c.lead.text())
 }
 
+func (c *course) slotText(r *room, path coldstart.Path, slot bool) string {
+	shape := c.state.Shape
+	if path == coldstart.WarmNode {
+		return "a running node has room for a replica of " + shape.String()
+	}
+	free := fmt.Sprintf("%d GPUs are free, %d on the emptiest node", r.freeGPUs(shape), r.largestHole(shape))
+	if slot {
+		return fmt.Sprintf("no running node has room for a replica of %s (%s): a node must be launched", shape, free)
+	}
+	return fmt.Sprintf("no node has or can get room for a replica of %s (%s)", shape, free)
+}
+
 func (l Lead) text() string {
-	path := string(l.Path)
-	if path == "" {
-		path = "any path"
-	}
-	basis := string(l.Basis)
-	switch l.Basis {
-	case coldstart.Stated:
+	basis := fmt.Sprintf("%s, %s", l.Basis, plural(l.Samples, "start"))
+	if l.Basis == coldstart.Stated {
 		basis = "stated, not measured"
-	default:
-		basis = fmt.Sprintf("%s, %d starts", basis, l.Samples)
 	}
-	if l.Borrowed != "" {
-		basis += ", topped up from " + string(l.Borrowed) + " ones"
+	return fmt.Sprintf("lead time %s (p%s of %s starts; %s)", shortDuration(l.Time), percent(l.Quantile), pathName(l.Path), basis)
+}
+
+// pathName is a start path in words.
+func pathName(p coldstart.Path) string {
+	if p == coldstart.PathUnknown {
+		return "all"
 	}
-	return fmt.Sprintf("lead time %s: q%s of %s (%s)", shortDuration(l.Time), percent(l.Quantile), path, basis)
+	return strings.ReplaceAll(string(p), "_", " ")
+}
+
+// plural is a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // leadTimeOf is the distribution of a start path. A path that was never measured or stated gets the slowest of those
@@ -246,57 +359,83 @@ func (c *course) place(r *room) {
 	if missing <= 0 {
 		return
 	}
-	shape := c.state.Shape
-	free, hole := r.freeGPUs(shape), r.largestHole(shape)
-	fitted, launched := 0, 0
-	for fitted+launched < missing {
-		switch {
-		case r.takeAny(shape):
-			fitted++
-		case r.launchAny(shape, c.state.Name):
-			launched++
-		default:
-			c.shortfall(r, missing-fitted-launched, free, hole)
-			c.step(StagePlace, nil, fmt.Sprintf("%d of %d new replicas fit on running nodes, %d on nodes to be launched, %d nowhere",
-				fitted, missing, launched, missing-fitted-launched))
-			return
+	fitted := r.takeAny(c.state.Shape, missing)
+	before := r.added()
+	launched := r.launchAny(c.state.Shape, c.state.Name, missing-fitted)
+	nowhere := missing - fitted - launched
+	why := fmt.Sprintf("of %d new replicas %d fit on running nodes, %d on nodes to be launched", missing, fitted, launched)
+	if nowhere > 0 {
+		why += fmt.Sprintf(", %d nowhere", nowhere)
+		c.shortfall(r, nowhere)
+	}
+	c.step(StagePlace, nil, why)
+	for i, n := range r.added() {
+		if n > before[i] {
+			c.step(StagePools, nil, fmt.Sprintf("pool %s: %s more", r.pools[i].pool.Name, plural(n-before[i], "node")))
 		}
 	}
-	c.step(StagePlace, nil, fmt.Sprintf("%d of %d new replicas fit on running nodes, %d on nodes to be launched",
-		fitted, missing, launched))
 }
 
-func (r *room) takeAny(s Shape) bool {
+func (r *room) takeAny(s Shape, want int) int {
+	fitted := 0
 	for i := range r.pools {
-		if r.pools[i].holds(s) && r.pools[i].take(s) {
-			return true
+		if r.pools[i].holds(s) {
+			fitted += r.pools[i].take(s, want-fitted)
 		}
 	}
-	return false
+	return fitted
 }
 
-func (r *room) launchAny(s Shape, model string) bool {
+func (r *room) launchAny(s Shape, model string, want int) int {
+	launched := 0
 	for i := range r.pools {
-		if r.pools[i].holds(s) && r.pools[i].launch(s, model) {
-			return true
+		p := &r.pools[i]
+		if !p.holds(s) || launched == want {
+			continue
+		}
+		if n := p.launch(s, want-launched); n > 0 {
+			launched += n
+			p.why = append(p.why, model)
 		}
 	}
-	return false
+	return launched
 }
 
-func (c *course) shortfall(r *room, replicas, free, hole int) {
-	shape := c.state.Shape
-	f := Shortfall{Model: c.state.Name, Replicas: replicas, Cause: PoolLimit,
-		Why: fmt.Sprintf("%d GPUs are free and no pool with %s may grow", free, shape)}
-	needs := shape.GPUs * shape.Pods
+// added is how many nodes are to be launched, per pool.
+func (r *room) added() []int {
+	added := make([]int, len(r.pools))
+	for i := range r.pools {
+		added[i] = r.pools[i].added
+	}
+	return added
+}
+
+// shortfall notes replicas that fit nowhere. The room is what is left after all that fitted was placed. No stock comes
+// first because it is the one that passes by itself; fragmentation next, because GPUs that are free can be joined.
+func (c *course) shortfall(r *room, replicas int) {
+	s := c.state.Shape
+	free, needs := r.freeGPUs(s), s.GPUs*s.Pods
+	left := fmt.Sprintf("%d GPUs are free, %d on the emptiest node, and a replica needs %s", free, r.largestHole(s), s.demand())
+	f := Shortfall{Model: c.state.Name, Replicas: replicas, Cause: PoolLimit, Why: left + "; no pool that has these may grow"}
 	if free >= needs {
 		f.Cause = Fragmented
-		f.Why = fmt.Sprintf("%d GPUs are free, but the largest hole is %d and a replica is %s", free, hole, shape)
 	}
 	for i := range r.pools {
-		if p := &r.pools[i]; p.holds(shape) && p.pool.NoStock {
-			f.Cause, f.Why = NoStock, fmt.Sprintf("pool %s cannot launch nodes: the provider has none", p.pool.Name)
+		if p := &r.pools[i]; p.holds(s) && p.pool.NoStock && p.nodesFor(s) > 0 {
+			f.Cause, f.Why = NoStock, fmt.Sprintf("pool %s cannot launch nodes, the provider has none; %s", p.pool.Name, left)
+			break
 		}
 	}
 	c.shortfalls = append(c.shortfalls, f)
+}
+
+// demand is what a replica of the shape needs, in words.
+func (s Shape) demand() string {
+	if s.Pods == 1 {
+		return fmt.Sprintf("%d on one", s.GPUs)
+	}
+	if s.Topology == "" {
+		return fmt.Sprintf("%d on each of %d pods", s.GPUs, s.Pods)
+	}
+	return fmt.Sprintf("%d on each of %d pods in one %s", s.GPUs, s.Pods, s.Topology)
 }

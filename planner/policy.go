@@ -129,7 +129,7 @@ func (m ModelPolicy) validate(prefix string) []error {
 // shortDuration prints a duration without trailing zero units: 5m, not 5m0s.
 func shortDuration(d time.Duration) string {
 	s := d.Round(time.Second).String()
-	if d < time.Second {
+	if d != 0 && d.Abs() < time.Second {
 		s = d.String()
 	}
 	if strings.HasSuffix(s, "m0s") {

@@ -18,35 +18,46 @@ func (c *course) size() {
 		c.needNow = p.replicasFor(float64(l.Prompt), float64(l.Completion))
 		c.needKnown = c.loadKnown
 		c.floor = c.needNow
-		why := fmt.Sprintf("%s is %.2f of one replica's %.0f prompt or %.0f completion tok/s", l.Load,
-			p.utilisation(float64(l.Prompt), float64(l.Completion)), float64(p.Prompt), float64(p.Completion))
-		if p.Source != "" {
-			why += " (" + p.Source + ")"
-		}
-		c.step(StageSize, &c.needNow, why)
+		c.step(StageSize, &c.needNow, sizeText(*l, *p))
 	} else {
-		c.step(StageSize, nil, "the load cannot be turned into replicas: "+c.blind)
+		c.step(StageSize, nil, "the load cannot be turned into replicas: it is unknown or there is no replica profile")
 	}
 	c.addBacklog()
 	c.addQueue()
 	if c.floorWhy != "" {
 		c.step(StageSize, &c.floor, "reactive floor: "+c.floorWhy)
 	}
-	if c.loadKnown || c.state.Signals.Waiting != nil {
-		horizon := max(c.policy.ScaleDownWindow, reactiveWindowMin)
-		c.next.Needed = pushMax(c.memory.Needed, Count{At: c.now, Replicas: c.floor}, c.now.Add(-horizon))
+	needed := c.floor
+	if !c.needKnown {
+		needed = max(needed, c.memory.Replicas) // nobody can say that less was needed
 	}
+	horizon := max(c.policy.ScaleDownWindow, reactiveWindowMin)
+	c.next.Needed = pushMax(c.memory.Needed, Count{At: c.now, Replicas: needed}, c.now.Add(-horizon))
+}
+
+func sizeText(l ObservedLoad, p Profile) string {
+	why := fmt.Sprintf("%s fill %.2f replicas (one takes %.0f prompt or %.0f completion tok/s", l.Load,
+		p.utilisation(float64(l.Prompt), float64(l.Completion)), float64(p.Prompt), float64(p.Completion))
+	if p.Source != "" {
+		why += "; " + p.Source
+	}
+	return why + ")"
 }
 
 // reactiveWindowMin is the shortest stretch of observed need that a release without forecast authority may rest on: the
 // HPA's default scale-down stabilisation.
 const reactiveWindowMin = 5 * time.Minute
 
-// addBacklog raises the floor to the load plus the queue's tokens worked off within the policy's time.
+// addBacklog raises the floor to the load plus the queue's tokens worked off within the policy's time. An unknown load
+// is left out, which makes the sum a lower bound.
 func (c *course) addBacklog() {
-	l, p, b := c.state.Load, c.state.Profile, c.state.Signals.Backlog
-	if l == nil || p == nil || b == nil || (b.Prompt <= 0 && b.Completion <= 0) {
+	p, b := c.state.Profile, c.state.Signals.Backlog
+	if p == nil || b == nil || (b.Prompt <= 0 && b.Completion <= 0) {
 		return
+	}
+	var l Load
+	if c.state.Load != nil {
+		l = c.state.Load.Load
 	}
 	seconds := c.policy.DrainWithin.Seconds()
 	n := p.replicasFor(float64(l.Prompt)+float64(b.Prompt)/seconds, float64(l.Completion)+float64(b.Completion)/seconds)
@@ -66,6 +77,6 @@ func (c *course) addQueue() {
 	n := ceilCount(math.Max(*w, 0) / c.policy.QueueThreshold)
 	if n > c.floor {
 		c.floor = n
-		c.floorWhy = fmt.Sprintf("%.0f requests wait, at most %g per replica are wanted", *w, c.policy.QueueThreshold)
+		c.floorWhy = fmt.Sprintf("requests waiting: %.0f, at most %g per replica are wanted", *w, c.policy.QueueThreshold)
 	}
 }

@@ -104,7 +104,8 @@ type Actuator struct {
 type Gap struct {
 	// Model is empty for facts of the whole cluster.
 	Model string `json:"model,omitempty"`
-	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time", "inventory".
+	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time",
+	// "start", "inventory". A "waiting" gap makes the model blind; for the others the missing fact itself does.
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`
 	Detail string    `json:"detail,omitempty"`

@@ -55,7 +55,6 @@ type trackedModel struct {
 	history            LoadHistory // kept only until the forecasters are fitted
 	next               time.Time   // start of the first step not yet seen
 	steps              int         // steps seen since the start of the fitted history
-	first              time.Time   // start of the fitted history
 	newest             *ObservedLoad
 	sizes              requestSizes
 	ensemble           *Forecast // of the steps seen so far; nil when a new step made it old
@@ -101,6 +100,9 @@ func NewTracker(cfg TrackerConfig) (*Tracker, error) {
 }
 
 func newTrackedModel(cfg TrackerConfig, m TrackedModel) (*trackedModel, error) {
+	if m.Name == "" {
+		return nil, errors.New("name is empty")
+	}
 	var profile error
 	if m.Profile != nil {
 		profile = m.Profile.Validate()
@@ -182,7 +184,7 @@ func (m *trackedModel) fit() error {
 		m.fitProblem = err.Error()
 		return fmt.Errorf("planner: model %q: %w", m.Name, err)
 	}
-	m.first, m.steps = m.history.Prompt.Start, m.history.Prompt.Len()
+	m.steps = m.history.Prompt.Len()
 	m.history = LoadHistory{} // the forecasters keep what they need
 	return nil
 }
@@ -220,7 +222,7 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 	gap := func(fact, format string, args ...any) {
 		gaps = append(gaps, Gap{Model: m.Name, Fact: fact, Since: now, Detail: fmt.Sprintf(format, args...)})
 	}
-	if err := t.ingest(m, look); err != nil {
+	if err := t.ingest(m, look, now); err != nil {
 		gap("load", "%v", err)
 	}
 	for _, s := range t.learnStarts(m, look, now) {
@@ -246,12 +248,15 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 }
 
 // ingest feeds the steps that were not seen before to the forecasters; steps left out are missing.
-func (t *Tracker) ingest(m *trackedModel, look *ModelObservation) error {
+func (t *Tracker) ingest(m *trackedModel, look *ModelObservation, now time.Time) error {
 	h := look.Load
-	if h.Prompt.Len() == 0 {
+	if h.Prompt.Len() == 0 && h.Completion.Len() == 0 {
 		return nil
 	}
 	if err := t.checkGrid(h); err != nil {
+		return err
+	}
+	if err := m.checkPlace(h, now); err != nil {
 		return err
 	}
 	if !m.next.IsZero() && h.Prompt.Start.Sub(m.next) > lostAfter {
@@ -280,6 +285,19 @@ func (t *Tracker) ingest(m *trackedModel, look *ModelObservation) error {
 	return nil
 }
 
+// checkPlace refuses steps that do not continue what was seen. One look from a clock that runs ahead would make all later
+// steps look old; one off the grid would shift them.
+func (m *trackedModel) checkPlace(h LoadHistory, now time.Time) error {
+	if end := h.Prompt.End(); end.After(now.Add(h.Prompt.Step)) {
+		return fmt.Errorf("the load history ends at %s, after now, %s", end.Format(time.RFC3339), now.Format(time.RFC3339))
+	}
+	if hole := h.Prompt.Start.Sub(m.next); !m.next.IsZero() && hole <= lostAfter && hole%h.Prompt.Step != 0 {
+		return fmt.Errorf("the load history starts at %s, not a whole number of steps of %v from %s, the end of the steps seen",
+			h.Prompt.Start.Format(time.RFC3339Nano), h.Prompt.Step, m.next.Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
 // lostAfter is the longest hole that is filled with missing steps.
 const lostAfter = 14 * 24 * time.Hour
 
@@ -292,8 +310,8 @@ func (m *trackedModel) see(h LoadHistory, i int, cfg TrackerConfig) {
 		atLeast = lowerBound(h, i)
 	}
 	if m.fitted {
-		m.prompt.Update(p, atLeast)
-		m.completion.Update(c, atLeast)
+		m.prompt.Update(p, atLeast && !math.IsNaN(p)) // a missing value bounds nothing
+		m.completion.Update(c, atLeast && !math.IsNaN(c))
 		m.steps++
 	} else {
 		m.history.append(m.next, cfg, p, c, r, atLeast)
@@ -328,7 +346,8 @@ func (t *Tracker) forecast(m *trackedModel) *Forecast {
 	if m.ensemble != nil {
 		return m.ensemble
 	}
-	clock := forecast.BlockClock{Last: m.next.Add(-t.cfg.Step), Step: t.cfg.Step, Steps: m.steps, Location: t.cfg.Location}
+	kept := min(m.steps, max(1, int(forecast.DefaultHistory/t.cfg.Step))) // older errors are forgotten
+	clock := forecast.BlockClock{Last: m.next.Add(-t.cfg.Step), Step: t.cfg.Step, Steps: kept, Location: t.cfg.Location}
 	rng := rand.New(rand.NewPCG(t.cfg.Seed, hash("paths", m.Name)))
 	horizon := int(t.cfg.Horizon / t.cfg.Step)
 	blocks := forecast.DrawBlocks(rng, clock, t.cfg.Paths, horizon)

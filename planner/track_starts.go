@@ -96,7 +96,7 @@ func (h *LoadHistory) append(start time.Time, cfg TrackerConfig, p, c, r float64
 			*s.to = forecast.Series{Start: start, Step: cfg.Step, Location: cfg.Location, AtLeast: []bool{}}
 		}
 		s.to.Values = append(s.to.Values, s.v)
-		s.to.AtLeast = append(s.to.AtLeast, atLeast)
+		s.to.AtLeast = append(s.to.AtLeast, atLeast && !math.IsNaN(s.v)) // a missing value bounds nothing
 	}
 }
 
@@ -104,11 +104,12 @@ func (h *LoadHistory) append(start time.Time, cfg TrackerConfig, p, c, r float64
 func cloneHistory(h LoadHistory, loc *time.Location) LoadHistory {
 	clone := func(s forecast.Series) forecast.Series {
 		s.Values = slices.Clone(s.Values)
-		for i := range s.Values {
-			s.Values[i] = known(s, i)
-		}
 		marks := make([]bool, len(s.Values))
 		copy(marks, s.AtLeast)
+		for i := range s.Values {
+			s.Values[i] = known(s, i)
+			marks[i] = marks[i] && !math.IsNaN(s.Values[i]) // a missing value bounds nothing
+		}
 		s.AtLeast, s.Location = marks, loc
 		return s
 	}

@@ -17,11 +17,14 @@ import (
 // drawn arrival is ≤ s), A = ready + starting, L the lead time, Δ the interval, d the drain time, L_back the lead time of
 // getting a replica back, and Q_τ the τ-quantile over paths.
 //
-//   - Raise to U = A + Q_τ max_{s∈[t+L, t+L+Δ]} (n_i(s) − A_i(s))⁺: an order placed now matters only from t+L on. A
+//   - Raise to U = A + Q_τ max_{s∈[t+L, t+L+Δ]} (n_i(s) − A_i(s)): an order placed now matters only from t+L on. A
 //     start that is overdue or may fail is replaced by at most one more replica than the need, so that orders do not pile
-//     up while pods are stuck.
-//   - Hold while H = Q_τ max_{s∈[t, t+d+L_back+Δ]} n_i(s) is not below the current count; else release to the larger of
-//     H and the need in the raise window.
+//     up while pods are stuck. U is below A when some of A is to spare.
+//   - Hold while H = Q_τ max_{s∈[t, t+max(d+L_back, L)+Δ]} n_i(s) is not below the current count; else release to the
+//     larger of H and U. The window reaches at least as far as the raise window: what was ordered for a burst must not be
+//     released before the burst because getting a replica back is quicker than getting another.
+//
+// Both together are max(U, min(H, current)), which is monotone in the load.
 //
 // The maximum is taken along each path, never over per-step quantiles. The forecast needs its authority to release below
 // what was lately needed.
@@ -35,27 +38,41 @@ func (c *course) warm() {
 	need := quantileCount(needs, c.policy.ServiceLevel)
 	c.reportPeak(raise)
 	if !c.supplyOK {
-		c.wanted, c.wantedOK = max(need, c.memory.Replicas), c.remembered
-		c.step(StageWarm, &c.wanted, fmt.Sprintf("%s needs %d; the replica count is unknown, so the last plan is not lowered",
-			c.windowText(raise), need))
+		c.warmUnseen(raise, need)
 		return
 	}
 	c.wantedOK = true
 	current := max(c.supply, c.memory.Replicas)
-	raised := min(c.supply+quantileCount(c.pathShortages(raise, needs), c.policy.ServiceLevel), max(c.supply, need+1))
-	if raised >= current {
+	raised := c.supply + quantileCount(c.pathShortages(raise, needs), c.policy.ServiceLevel)
+	raised = min(raised, need+1, replicasLimit)
+	hold := c.holdNeed()
+	switch {
+	case raised > current:
 		c.wanted = raised
 		c.raiseStep(raise, need, raised)
-		return
-	}
-	hold := c.holdNeed()
-	if hold >= current {
+	case raised == current || hold.replicas >= current:
 		c.wanted = current
-		c.step(StageWarm, &c.wanted, fmt.Sprintf("%s needs %d, but until a released replica could be back %d are needed: hold",
-			c.windowText(raise), need, hold)).Rejected = fmt.Sprintf("release to %d", need)
+		c.holdStep(raise, need, raised, hold)
+	default:
+		c.release(raise, need, max(hold.replicas, raised), hold, current)
+	}
+}
+
+// warmUnseen wants the larger of the last plan and the need when it is unknown what runs. Without a last plan there is
+// no number: the need alone could be below what runs.
+func (c *course) warmUnseen(raise raiseWindow, need int) {
+	c.wantedOK = c.remembered
+	if !c.remembered {
+		c.step(StageWarm, nil, fmt.Sprintf("%s needs %d, but the replica count is unknown and no plan is remembered",
+			c.windowText(raise), need))
 		return
 	}
-	c.release(raise, need, hold, current)
+	c.wanted = max(need, c.memory.Replicas)
+	if need < c.wanted {
+		c.out.Held = c.blind
+	}
+	c.step(StageWarm, &c.wanted, fmt.Sprintf("%s needs %d; the replica count is unknown, so the last plan of %d is not lowered",
+		c.windowText(raise), need, c.memory.Replicas))
 }
 
 // warmBlind wants what runs or was planned when no forecast can be read; the floor may still raise it.
@@ -73,9 +90,11 @@ func (c *course) warmBlind() {
 	}
 }
 
-// raiseWindow is the stretch of forecast at which an order placed now takes effect.
+// raiseWindow is the stretch of forecast at which an order placed now takes effect. An order placed now serves from
+// arrives on, which is from unless the forecast ends too early.
 type raiseWindow struct {
 	from, to    time.Time
+	arrives     time.Time
 	first, last int
 	beyond      bool
 	lead        time.Duration
@@ -83,10 +102,11 @@ type raiseWindow struct {
 }
 
 func (c *course) raiseWindow() raiseWindow {
-	w := raiseWindow{}
+	w := raiseWindow{arrives: c.now}
 	if c.lead != nil {
 		w.lead, w.leadKnown = c.lead.Time, true
-		w.from = c.now.Add(w.lead)
+		w.arrives = c.now.Add(w.lead)
+		w.from = w.arrives
 		w.to = w.from.Add(c.interval)
 		w.first, w.last, w.beyond = c.window(w.from, w.to)
 	}
@@ -100,7 +120,7 @@ func (c *course) raiseWindow() raiseWindow {
 			Model: c.state.Name,
 			Cause: LeadTimeBeyondHorizon,
 			Why: fmt.Sprintf("the lead time of %s ends after the forecast (%s): the peak of the whole forecast is used",
-				w.lead.Round(time.Second), c.clock(c.forecastEnd())),
+				shortDuration(w.lead), c.clock(c.forecastEnd())),
 		})
 	}
 	return w
@@ -113,33 +133,58 @@ func (c *course) windowText(w raiseWindow) string {
 		return fmt.Sprintf("p%s of the peak until %s (lead time unknown, so the whole forecast counts)", tau, c.clock(w.to))
 	case w.beyond:
 		return fmt.Sprintf("p%s of the peak until %s (the lead time of %s reaches past the forecast)", tau, c.clock(w.to),
-			w.lead.Round(time.Second))
+			shortDuration(w.lead))
 	default:
 		return fmt.Sprintf("p%s of the peak over %s–%s (lead time %s, tick %s)", tau, c.clock(w.from), c.clock(w.to),
-			w.lead.Round(time.Second), shortDuration(c.interval))
+			shortDuration(w.lead), shortDuration(c.interval))
 	}
+}
+
+func (c *course) haveText() string {
+	have := fmt.Sprintf("%d ready", c.state.Replicas.Ready)
+	if n := len(c.state.Replicas.Starting); n > 0 {
+		have += fmt.Sprintf(" + %d starting", n)
+	}
+	return have
 }
 
 func (c *course) raiseStep(w raiseWindow, need, raised int) {
-	r := c.state.Replicas
-	have := fmt.Sprintf("%d ready", r.Ready)
-	if len(r.Starting) > 0 {
-		have += fmt.Sprintf(" + %d starting", len(r.Starting))
-	}
-	verdict := "enough"
-	if raised > c.supply {
-		verdict = fmt.Sprintf("order %d more", raised-c.supply)
-	}
-	s := c.step(StageWarm, &c.wanted, fmt.Sprintf("%s needs %d; %s: %s", c.windowText(w), need, have, verdict))
-	if raised > need && raised > c.supply {
-		s.BoundBy = "one replacement for starts that are late or may fail"
+	s := c.step(StageWarm, &c.wanted, fmt.Sprintf("%s needs %d; %s: order %d more", c.windowText(w), need, c.haveText(), raised-c.supply))
+	if raised > need {
+		s.BoundBy = replacement
 	}
 }
 
-// release lowers the plan as far as the hold window, the raise window and the forecast's authority allow.
-func (c *course) release(w raiseWindow, need, hold, current int) {
-	target := max(hold, need)
-	why := fmt.Sprintf("%s needs %d and until a released replica could be back %d are needed", c.windowText(w), need, hold)
+// replacement is why a plan is one above the need.
+const replacement = "one replacement for starts that are late or may fail"
+
+func (c *course) holdStep(w raiseWindow, need, raised int, hold holdWindow) {
+	why := fmt.Sprintf("%s needs %d; %s", c.windowText(w), need, c.haveText())
+	switch {
+	case c.wanted > c.supply:
+		why += fmt.Sprintf(", the last plan of %d stands", c.wanted)
+	case hold.replicas > c.wanted && c.needBefore(w.from) > c.wanted:
+		why += fmt.Sprintf("; %d are needed before that, sooner than an order of now could serve: short until then", c.needBefore(w.from))
+	case hold.replicas > c.wanted:
+		why += fmt.Sprintf("; %d are needed by %s: too early to order", hold.replicas, c.clock(hold.until))
+	case hold.replicas == c.wanted && need < c.wanted:
+		why += fmt.Sprintf("; %d are needed by %s, before a released replica could be back: hold", hold.replicas, c.clock(hold.until))
+	default:
+		why += ": enough"
+	}
+	s := c.step(StageWarm, &c.wanted, why)
+	if raised == c.wanted && raised > need {
+		s.BoundBy = replacement
+	}
+	if low := max(raised, need); low < c.wanted {
+		s.Rejected = fmt.Sprintf("release to %d", low)
+	}
+}
+
+// release lowers the plan as far as target, what the hold and raise windows need, and the forecast's authority allow.
+func (c *course) release(w raiseWindow, need, target int, hold holdWindow, current int) {
+	why := fmt.Sprintf("%s needs %d; %s; the need until a released replica could be back (%s) is %d", c.windowText(w), need,
+		c.haveText(), c.clock(hold.until), hold.replicas)
 	bound := ""
 	if !c.state.Forecast.MayShrink {
 		lately, ok := maxSince(c.next.Needed, c.now.Add(-max(c.policy.ScaleDownWindow, reactiveWindowMin)))
@@ -148,23 +193,38 @@ func (c *course) release(w raiseWindow, need, hold, current int) {
 		}
 		if lately > target {
 			target = min(lately, current)
+			why += fmt.Sprintf(", but %d were needed lately", lately)
 			bound = "no authority to shrink below recent need: " + c.state.Forecast.Authority
 		}
 	}
 	c.wanted = min(target, current)
 	if c.wanted < current {
-		why += fmt.Sprintf(": release %d, starting ones first", current-c.wanted)
+		why += fmt.Sprintf(": release %d", current-c.wanted)
+		if len(c.state.Replicas.Starting) > 0 {
+			why += ", starting ones first"
+		}
 	}
 	c.step(StageWarm, &c.wanted, why).BoundBy = bound
 }
 
-// holdNeed is H: the peak need until a replica that is released now could be back.
-func (c *course) holdNeed() int {
-	back := c.forecastEnd().Sub(c.now)
+// holdNeed is H: the peak need until a replica that is released now could be back, or one ordered now could be there.
+func (c *course) holdNeed() holdWindow {
+	until := c.forecastEnd()
 	if c.lead != nil {
-		back = c.policy.DrainTime + c.leadBack() + c.interval
+		until = c.now.Add(max(c.policy.DrainTime+c.leadBack(), c.lead.Time) + c.interval)
 	}
-	first, last, _ := c.window(c.now, c.now.Add(back))
+	return holdWindow{replicas: c.needBefore(until), until: until}
+}
+
+// holdWindow is the need from now until a time.
+type holdWindow struct {
+	replicas int
+	until    time.Time
+}
+
+// needBefore is the peak need from now until t.
+func (c *course) needBefore(t time.Time) int {
+	first, last, _ := c.window(c.now, t)
 	return quantileCount(c.pathNeeds(first, last), c.policy.ServiceLevel)
 }
 
@@ -195,26 +255,24 @@ func (c *course) pathNeeds(first, last int) []int {
 }
 
 // pathShortages is, per sample path, the largest shortage within the raise window given when the starting replicas
-// arrive on that path. needs are the path's peaks in the same window.
+// arrive on that path; negative when there is a surplus. needs are the path's peaks in the same window.
 func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	r := c.state.Replicas
 	short := make([]int, len(needs))
 	if len(r.Starting) == 0 {
 		for i, n := range needs {
-			short[i] = max(0, n-r.Ready)
+			short[i] = n - r.Ready
 		}
 		return short
 	}
 	f, p := c.state.Forecast, c.state.Profile
 	arrivals := c.arrivals(len(needs))
 	for i := range short {
-		if needs[i] <= r.Ready {
-			continue
-		}
+		short[i] = math.MinInt
 		for k := w.first; k <= w.last; k++ {
 			at := f.Prompt.Start.Add(time.Duration(k) * f.Prompt.Step)
-			if at.Before(w.from) {
-				at = w.from
+			if at.Before(w.arrives) {
+				at = w.arrives
 			}
 			have := r.Ready + arrivedBy(arrivals[i], at.Sub(c.now))
 			n := ceilCount(p.utilisation(f.Prompt.Paths[i][k], f.Completion.Paths[i][k]))
@@ -278,7 +336,7 @@ func (c *course) reportPeak(w raiseWindow) {
 // quantileCount is the smallest count that at least the share p of the paths stays at or below.
 func quantileCount(counts []int, p float64) int {
 	sorted := slices.Sorted(slices.Values(counts))
-	i := int(math.Ceil(p*float64(len(sorted)))) - 1
+	i := ceilCount(p*float64(len(sorted))) - 1 // ceilCount: 0.55·100 is a little above 55 in floating point
 	return sorted[min(max(i, 0), len(sorted)-1)]
 }
 
@@ -292,4 +350,4 @@ func hash(parts ...string) uint64 {
 }
 
 // percent prints a probability as a percentage without needless digits: 95, 97.5.
-func percent(p float64) string { return fmt.Sprintf("%g", math.Round(p*1e4)/1e2) }
+func percent(p float64) string { return fmt.Sprintf("%g", math.Round(p*1e6)/1e4) }

@@ -2,8 +2,6 @@ package scaler
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -38,6 +36,9 @@ type Config struct {
 	Models []string
 	// Interval is the time between two ticks, Step that of the load history, History how far back it is read.
 	Interval, Step, History time.Duration
+	// HistoryWorkers read histories beside the ticks, so that the first plan of a large fleet does not wait for all of
+	// them. With 0 they are read within the tick; a Source that is not safe for concurrent use needs that.
+	HistoryWorkers int
 	// Memory is that of the last Decision of an earlier process.
 	Memory planner.Memory
 	// Record makes a Decision durable together with the State and Policy it came from, before it is published.
@@ -59,8 +60,7 @@ type Loop struct {
 	plan    atomic.Pointer[Plan]
 	status  status
 	version int64
-	// unread are the models whose history has not been read yet, with the time of the last try.
-	unread map[string]time.Time
+	reading *reading
 }
 
 // NewLoop returns a Loop that has not started.
@@ -68,11 +68,7 @@ func NewLoop(cfg Config) *Loop {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Loop{cfg: cfg, memory: cfg.Memory, unread: map[string]time.Time{}}
-	for _, m := range cfg.Models {
-		l.unread[m] = time.Time{}
-	}
-	return l
+	return &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg)}
 }
 
 // Plan is the latest published plan, nil before the first.
@@ -80,6 +76,9 @@ func (l *Loop) Plan() *Plan { return l.plan.Load() }
 
 // Run ticks until ctx ends. The first tick comes at once. It returns nil when ctx ends: a loop has no other end.
 func (l *Loop) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer l.reading.workers.Wait()
+	defer cancel()
 	ticker := time.NewTicker(l.cfg.Clock.Wall(l.cfg.Interval))
 	defer ticker.Stop()
 	for {
@@ -175,32 +174,6 @@ func concat(a, b forecast.Series) forecast.Series {
 		out.AtLeast = append(out.AtLeast, marks...)
 	}
 	return out
-}
-
-// historyRetry is how long to wait before a history that could not be read is tried again.
-const historyRetry = time.Minute
-
-// readHistories reads the load history of the models that have none yet.
-func (l *Loop) readHistories(ctx context.Context, now time.Time) {
-	to := now.Truncate(l.cfg.Step)
-	for _, model := range l.cfg.Models {
-		tried, unread := l.unread[model]
-		if !unread || now.Sub(tried) < historyRetry && !tried.IsZero() {
-			continue
-		}
-		l.unread[model] = now
-		h, err := l.cfg.Source.History(ctx, model, to.Add(-l.cfg.History), to)
-		if err == nil {
-			err = l.cfg.Tracker.Fit(model, h)
-			if err == nil || errors.Is(err, forecast.ErrShortHistory) {
-				delete(l.unread, model) // what there is was taken in; the rest comes with the ticks
-			}
-		}
-		if err != nil {
-			err = fmt.Errorf("history of %s: %w", model, err)
-		}
-		l.outcome("history", now, err)
-	}
 }
 
 func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Observation) {

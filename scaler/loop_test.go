@@ -194,6 +194,47 @@ func TestLoopRetriesAHistoryThatCouldNotBeRead(t *testing.T) {
 	}
 }
 
+func TestLoopReadsHistoriesBesideTheTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		slow := &slowWorld{world: world{load: 1000, ready: 1}, takes: 40 * time.Second}
+		l := newLoop(t, &slow.world, func(c *Config) { c.Source, c.HistoryWorkers = slow, 2 })
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		time.Sleep(time.Second)
+		if l.Plan() == nil {
+			t.Error("the first plan waits for the history")
+		}
+		before := l.Plan().Decision.Model("chat").Peak
+		time.Sleep(time.Minute)
+		after := l.Plan().Decision.Model("chat").Peak
+		if after == nil || slow.calls != 1 {
+			t.Errorf("after a minute the forecast is %v and history was asked %d times (at first %v)", after, slow.calls, before)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// slowWorld takes its time for a history.
+type slowWorld struct {
+	world
+	takes time.Duration
+	calls int
+}
+
+func (w *slowWorld) History(ctx context.Context, model string, from, to time.Time) (planner.LoadHistory, error) {
+	w.calls++
+	select {
+	case <-time.After(w.takes):
+		return w.history(from, to), nil
+	case <-ctx.Done():
+		return planner.LoadHistory{}, ctx.Err()
+	}
+}
+
 func TestLoopRecordsBeforeItPublishes(t *testing.T) {
 	var order []string
 	l := newLoop(t, &world{load: 1000, ready: 1}, func(c *Config) {

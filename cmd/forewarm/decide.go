@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"forewarm/configs"
+	"forewarm/planner"
+	"forewarm/scaler/journal"
+)
+
+type decideFlags struct {
+	state, policy, journal, at, format string
+}
+
+func newDecideCmd() *cobra.Command {
+	var f decideFlags
+	cmd := &cobra.Command{
+		Use:   "decide (--state STATE.json | --journal DIR [--at TIME]) [--policy POLICY.yaml]",
+		Short: "Replay a recorded State and explain the Decision",
+		Long: `Replay a recorded State through the planner and explain the Decision.
+
+The State comes from a file, or out of a journal together with the policy it was decided under: the newest one, or the
+newest at or before --at. With --policy another policy is tried on the same facts.`,
+		Example: `  forewarm decide --state state.json --policy policy.yaml
+  forewarm decide --journal /var/lib/forewarm --at 2026-03-02T09:15:00+01:00 --format json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd)
+		},
+	}
+	cmd.Flags().StringVar(&f.state, "state", "", "State as JSON, - for standard input")
+	cmd.Flags().StringVar(&f.policy, "policy", "", "policy as YAML; the journal's own, or the defaults, without it")
+	cmd.Flags().StringVar(&f.journal, "journal", "", "data directory of forewarmd")
+	cmd.Flags().StringVar(&f.at, "at", "", "RFC 3339 time; the newest State at or before it")
+	cmd.Flags().StringVar(&f.format, "format", "text", "text, json (the Decision), state (the State itself, as JSON)")
+	cmd.MarkFlagsMutuallyExclusive("state", "journal")
+	cmd.MarkFlagsOneRequired("state", "journal")
+	return cmd
+}
+
+func (f *decideFlags) run(cmd *cobra.Command) error {
+	if f.format != "text" && f.format != "json" && f.format != "state" {
+		return fmt.Errorf("--format is %q: text, json or state are allowed", f.format)
+	}
+	state, policy, err := f.inputs(cmd)
+	if err != nil {
+		return err
+	}
+	if f.format == "state" {
+		return printJSON(cmd.OutOrStdout(), state)
+	}
+	d, err := planner.Decide(state, policy)
+	if err != nil {
+		return err
+	}
+	if f.format == "json" {
+		return printJSON(cmd.OutOrStdout(), d)
+	}
+	return printDecision(cmd.OutOrStdout(), &d)
+}
+
+func (f *decideFlags) inputs(cmd *cobra.Command) (planner.State, planner.Policy, error) {
+	policy := planner.Policy{Defaults: planner.DefaultModelPolicy()}
+	var state planner.State
+	var err error
+	if f.journal != "" {
+		state, policy, err = f.fromJournal(cmd)
+	} else {
+		state, err = f.fromFile(cmd.InOrStdin())
+	}
+	if err != nil {
+		return planner.State{}, planner.Policy{}, err
+	}
+	if f.policy == "" {
+		return state, policy, nil
+	}
+	data, err := os.ReadFile(f.policy)
+	if err != nil {
+		return planner.State{}, planner.Policy{}, err
+	}
+	policy, err = configs.ReadPolicy(f.policy, data)
+	return state, policy, err
+}
+
+func (f *decideFlags) fromFile(stdin io.Reader) (planner.State, error) {
+	if f.at != "" {
+		return planner.State{}, errors.New("--at belongs to --journal: a state file holds one State")
+	}
+	if f.state == "-" {
+		return planner.ReadState(stdin)
+	}
+	file, err := os.Open(f.state)
+	if err != nil {
+		return planner.State{}, err
+	}
+	defer file.Close()
+	s, err := planner.ReadState(file)
+	if err != nil {
+		return planner.State{}, fmt.Errorf("%s: %w", f.state, err)
+	}
+	return s, nil
+}
+
+func (f *decideFlags) fromJournal(cmd *cobra.Command) (planner.State, planner.Policy, error) {
+	// Far beyond any recorded time: the newest State.
+	at := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	if f.at != "" {
+		t, err := time.Parse(time.RFC3339, f.at)
+		if err != nil {
+			return planner.State{}, planner.Policy{}, fmt.Errorf("--at is %q: a time like 2026-03-02T09:15:00+01:00 is allowed", f.at)
+		}
+		at = t
+	}
+	j, err := journal.OpenReadOnly(f.journal)
+	if err != nil {
+		return planner.State{}, planner.Policy{}, err
+	}
+	defer j.Close()
+	s, p, _, err := j.StateAt(cmd.Context(), at)
+	return s, p, err
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// printDecision explains a Decision to a person.
+func printDecision(w io.Writer, d *planner.Decision) error {
+	fmt.Fprintf(w, "decision of %s\n", d.At.Format(time.RFC3339))
+	for i := range d.Models {
+		printModel(w, &d.Models[i])
+	}
+	for _, s := range d.Shortfalls {
+		fmt.Fprintf(w, "\nshortfall %s: %s", s.Model, s.Cause)
+		if s.Replicas > 0 {
+			fmt.Fprintf(w, ", %d replicas", s.Replicas)
+		}
+		fmt.Fprintf(w, ": %s\n", s.Why)
+	}
+	for _, p := range d.Pools {
+		fmt.Fprintf(w, "\npool %s: %d nodes (%s)\n", p.Pool, p.Nodes, p.Why)
+	}
+	for _, g := range d.Gaps {
+		fmt.Fprintf(w, "\nmissing %s %s: %s\n", strings.TrimSpace(g.Model), g.Fact, g.Detail)
+	}
+	return nil
+}
+
+func printModel(w io.Writer, m *planner.ModelDecision) {
+	if m.Replicas == nil {
+		fmt.Fprintf(w, "\n%s: no trustworthy number\n", m.Name)
+	} else {
+		fmt.Fprintf(w, "\n%s: %d replicas (%d serving + %d warm)\n", m.Name, *m.Replicas, m.Serving, m.Warm)
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range m.Steps {
+		count := ""
+		if s.Replicas != nil {
+			count = fmt.Sprint(*s.Replicas)
+		}
+		why := s.Why
+		if s.BoundBy != "" {
+			why += " [bound by " + s.BoundBy + "]"
+		}
+		if s.Rejected != "" {
+			why += " [rejected: " + s.Rejected + "]"
+		}
+		fmt.Fprintf(tw, "  %s\t%s\t%s\n", s.Stage, count, why)
+	}
+	tw.Flush()
+}

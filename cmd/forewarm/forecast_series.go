@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // --timezone must work on a machine without a time zone database
+
+	"github.com/spf13/pflag"
+
+	"forewarm/forecast"
+)
+
+// seriesFlags are the flags of the verbs that read a series file.
+type seriesFlags struct {
+	file         string
+	column       string
+	timezone     string
+	missingWhere string
+	horizon      spanValue
+	quantiles    quantilesValue
+	seed         uint64
+	paths        int
+}
+
+func (f *seriesFlags) register(flags *pflag.FlagSet) {
+	f.horizon = spanValue(10 * time.Minute)
+	f.quantiles = forecast.DefaultQuantiles()
+	flags.StringVar(&f.file, "series", "", "series CSV: header; time or t_s first; numeric columns (required)")
+	flags.StringVar(&f.column, "column", "", "value column (default: the only numeric one, or the one named value)")
+	flags.StringVar(&f.timezone, "timezone", "UTC", "IANA zone of times without one, and of daily seasons")
+	flags.StringVar(&f.missingWhere, "missing-where", "", "column=value: rows that were not collected, such as gap=1")
+	flags.Var(&f.horizon, "horizon", "how far ahead, at least one step, rounded up to whole steps (default also: one step)")
+	flags.Var(&f.quantiles, "quantiles", "ascending, inside (0,1)")
+	flags.Uint64Var(&f.seed, "seed", 1, "places the blocks of past errors that paths replay")
+	flags.IntVar(&f.paths, "paths", forecast.DefaultPaths, "sample paths per forecast")
+}
+
+// seriesInput is a series file as read.
+type seriesInput struct {
+	series    forecast.Series
+	asSeconds bool // the file counts seconds, and so does what is written about it
+	loc       *time.Location
+	horizon   int // steps
+}
+
+// load reads the series and turns the horizon into steps. horizonSet says whether the user chose the horizon: a chosen
+// one that is shorter than a step is an error, the default one then is a step.
+func (f *seriesFlags) load(horizonSet bool) (seriesInput, error) {
+	if f.file == "" {
+		return seriesInput{}, errors.New("--series is missing, must name a CSV file")
+	}
+	if f.paths < 1 || f.paths > pathsMax {
+		return seriesInput{}, fmt.Errorf("--paths is %d, must be from 1 to %d", f.paths, pathsMax)
+	}
+	loc, err := time.LoadLocation(f.timezone)
+	if err != nil {
+		return seriesInput{}, fmt.Errorf("--timezone %q is not known, must be an IANA name such as Europe/Berlin", f.timezone)
+	}
+	data, err := os.ReadFile(f.file)
+	if err != nil {
+		return seriesInput{}, fmt.Errorf("reading series: %w", err)
+	}
+	s, err := forecast.ReadCSV(bytes.NewReader(data), forecast.CSVOptions{
+		Column: f.column, Location: loc, MissingWhere: f.missingWhere,
+	})
+	if err != nil {
+		return seriesInput{}, fmt.Errorf("%s: %w", f.file, err)
+	}
+	horizon := time.Duration(f.horizon)
+	if horizon < s.Step {
+		if horizonSet {
+			return seriesInput{}, fmt.Errorf("--horizon is %s, must be at least the step of %s, which is %s",
+				formatSpan(horizon), f.file, formatSpan(s.Step))
+		}
+		horizon = s.Step
+	}
+	steps := int((horizon + s.Step - 1) / s.Step)
+	if steps > horizonStepsMax {
+		return seriesInput{}, fmt.Errorf("--horizon is %s, %d steps of %s, must be at most %d steps",
+			formatSpan(horizon), steps, formatSpan(s.Step), horizonStepsMax)
+	}
+	return seriesInput{series: s, asSeconds: countsSeconds(data), loc: loc, horizon: steps}, nil
+}
+
+const (
+	// pathsMax and horizonStepsMax keep a typing error from filling the memory; two weeks at a minute are 20,160 steps.
+	pathsMax        = 10_000
+	horizonStepsMax = 25_000
+)
+
+// countsSeconds reports whether the first column of a series file is t_s.
+func countsSeconds(data []byte) bool {
+	first, _, _ := strings.Cut(string(bytes.TrimPrefix(data[:min(len(data), 64)], []byte("\ufeff"))), ",")
+	return strings.Trim(strings.TrimSpace(first), `"`) == "t_s"
+}
+
+// formatTime writes a time as the series file does: seconds, or RFC 3339 in --timezone.
+func (in seriesInput) formatTime(t time.Time) string {
+	if in.asSeconds {
+		return strconv.FormatFloat(float64(t.Unix())+float64(t.Nanosecond())/1e9, 'f', -1, 64)
+	}
+	return t.In(in.loc).Format(time.RFC3339Nano)
+}
+
+// formatValue writes a number so that it reads back exactly; a missing one is an empty cell.
+func formatValue(v float64) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// quantileName is the column name of a quantile, such as q0.05.
+func quantileName(p float64) string { return "q" + strconv.FormatFloat(p, 'g', -1, 64) }
+
+// spanValue is a duration flag that knows days and weeks.
+type spanValue time.Duration
+
+// Set implements pflag.Value.
+func (v *spanValue) Set(text string) error {
+	d, err := parseSpan(text)
+	if err != nil {
+		return err
+	}
+	*v = spanValue(d)
+	return nil
+}
+
+func (v *spanValue) String() string { return formatSpan(time.Duration(*v)) }
+
+// Type implements pflag.Value.
+func (v *spanValue) Type() string { return "duration" }
+
+// parseSpan reads a positive duration: Go's units, and before them whole or fractional weeks (w) and days (d), each of
+// 24 hours, as in 2w, 1d12h or 90m.
+func parseSpan(text string) (time.Duration, error) {
+	bad := func() error {
+		return fmt.Errorf("%q is not a duration, must be positive and written like 90s, 10m, 3d, 1d12h or 2w", text)
+	}
+	total, rest := 0.0, text
+	for _, unit := range []struct {
+		letter string
+		span   time.Duration
+	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}} {
+		number, after, ok := strings.Cut(rest, unit.letter)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(n >= 0) || strings.ContainsAny(number, "+eExXpPn") {
+			return 0, bad()
+		}
+		total += n * float64(unit.span)
+		rest = after
+	}
+	if rest != "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil || d < 0 {
+			return 0, bad()
+		}
+		total += float64(d)
+	}
+	if !(total >= 1) || total > float64(math.MaxInt64/2) {
+		return 0, bad()
+	}
+	return time.Duration(total), nil
+}
+
+// formatSpan writes a duration with whole days apart: 3d, 1d12h, 10m.
+func formatSpan(d time.Duration) string {
+	days, rest := d/(24*time.Hour), d%(24*time.Hour)
+	text := rest.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	switch {
+	case days == 0:
+		return text
+	case rest == 0:
+		return fmt.Sprintf("%dd", days)
+	}
+	return fmt.Sprintf("%dd%s", days, text)
+}
+
+// quantilesValue is a comma-separated list of quantiles.
+type quantilesValue []float64
+
+// Set implements pflag.Value.
+func (v *quantilesValue) Set(text string) error {
+	var out []float64
+	for _, field := range strings.Split(text, ",") {
+		p, err := strconv.ParseFloat(strings.TrimSpace(field), 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number, must be a list such as 0.5,0.9,0.99", field)
+		}
+		out = append(out, p)
+	}
+	if err := forecast.ValidateQuantiles(out); err != nil {
+		return err
+	}
+	*v = out
+	return nil
+}
+
+func (v *quantilesValue) String() string {
+	fields := make([]string, len(*v))
+	for i, p := range *v {
+		fields[i] = strconv.FormatFloat(p, 'g', -1, 64)
+	}
+	return strings.Join(fields, ",")
+}
+
+// Type implements pflag.Value.
+func (v *quantilesValue) Type() string { return "list" }
+
+// checkFormat refuses an unknown --format before any work is done.
+func checkFormat(format string, allowed ...string) error {
+	for _, a := range allowed {
+		if format == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("--format is %q, must be one of %s", format, strings.Join(allowed, ", "))
+}

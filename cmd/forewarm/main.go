@@ -1,0 +1,52 @@
+// Command forewarm is the offline side of forewarm: it forecasts, backtests, replays recorded decisions and asks a
+// running forewarmd what it plans and why. It links no Kubernetes client.
+//
+// Exit codes: 0 done, 1 a check found something, 2 bad usage or bad input.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // time zones on machines and in containers that have none
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRootCmd()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(stderr, "forewarm: %v\n", err)
+		return 2
+	}
+	return 0
+}
+
+func newRootCmd() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "forewarm",
+		Short: "Plan GPU capacity for LLM serving ahead of the burst",
+		Long: `forewarm plans GPU capacity for LLM serving ahead of the burst.
+
+Offline: forecast and backtest a demand series, replay a recorded State.
+Online: ask a running forewarmd what it plans for a model, and why.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd())
+	return root
+}

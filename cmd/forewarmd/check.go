@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"forewarm/planner"
+	"forewarm/scaler/prom"
+)
+
+// runCheck prints what the daemon would read and every finding. It returns errFound when a finding needs attention.
+func runCheck(ctx context.Context, cfg *config, out io.Writer, log *slog.Logger) error {
+	source, err := prom.New(cfg.Prometheus, cfg.promModels())
+	if err != nil {
+		return err
+	}
+	if _, err := cfg.ledger(); err != nil {
+		return err
+	}
+	findings := configFindings(cfg)
+	now := time.Now()
+	fromServer, err := source.Check(ctx, now)
+	if err != nil {
+		findings = append(findings, prom.Finding{Severity: prom.Error, Subject: "server", Text: err.Error(),
+			Remedy: "check prometheus.url and that it can be reached from here"})
+	} else {
+		findings = append(findings, fromServer...)
+		findings = append(findings, zeroFindings(cfg, source)...)
+		printResolutions(ctx, cfg, source, now, out, log)
+	}
+	serious := 0
+	for _, f := range findings {
+		fmt.Fprintln(out, f)
+		if f.Severity != prom.Info {
+			serious++
+		}
+	}
+	if serious > 0 {
+		fmt.Fprintf(out, "%d findings need attention\n", serious)
+		return errFound
+	}
+	fmt.Fprintln(out, "nothing found")
+	return nil
+}
+
+// configFindings are settings that are allowed and yet hardly meant.
+func configFindings(cfg *config) []prom.Finding {
+	var out []prom.Finding
+	find := func(severity prom.Severity, model, subject, text, remedy string) {
+		out = append(out, prom.Finding{Severity: severity, Model: model, Subject: subject, Text: text, Remedy: remedy})
+	}
+	if cfg.DataDir == "" {
+		find(prom.Warning, "", "data_dir", "no journal is kept: decisions cannot be explained later and starts are not remembered",
+			"set data_dir to a directory on a persistent volume")
+	}
+	policy := cfg.policy()
+	for i := range cfg.Models {
+		m := &cfg.Models[i]
+		if m.Profile == nil {
+			find(prom.Error, m.Name, "profile", "no replica profile: the load cannot be turned into replicas, the plan only holds",
+				"measure prompt and completion tokens/s of one replica within the SLO")
+		}
+		if len(m.LeadTimes) == 0 && m.StartsFile == "" {
+			find(prom.Warning, m.Name, "lead_time", "no lead time is stated and no starts are given: the peak of the whole forecast is planned for",
+				"state lead_times or name a starts_file")
+		}
+		if p := policy.For(m.Name); p.Authority != planner.Act && p.ReplicasMin == 0 {
+			find(prom.Error, m.Name, "replicas_min", fmt.Sprintf("authority %s answers replicas_min, which is 0: KEDA would be told that nothing is needed", p.Authority),
+				"set replicas_min to what must run, or authority: act")
+		}
+		if err := beyondHorizon(cfg, m); err != "" {
+			find(prom.Error, m.Name, "lead_time", err, "raise forecast.horizon")
+		}
+	}
+	return out
+}
+
+// beyondHorizon says which stated lead time the forecast would not reach.
+func beyondHorizon(cfg *config, m *modelConfig) string {
+	var long []string
+	for name, s := range m.LeadTimes {
+		lt, err := s.leadTime(startPaths[name])
+		if err != nil {
+			continue // refused when the configuration was read
+		}
+		if q := lt.Quantile(0.975); q+cfg.Tick > cfg.Forecast.Horizon {
+			long = append(long, fmt.Sprintf("q97.5 of %s is %s", name, q.Round(time.Second)))
+		}
+	}
+	if len(long) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, the forecast reaches %s ahead", strings.Join(long, ", "), cfg.Forecast.Horizon)
+}
+
+// zeroFindings refuses a minimum of 0 where demand cannot be seen without a replica.
+func zeroFindings(cfg *config, source *prom.Source) []prom.Finding {
+	var out []prom.Finding
+	policy := cfg.policy()
+	for i := range cfg.Models {
+		name := cfg.Models[i].Name
+		if policy.For(name).ReplicasMin > 0 {
+			continue
+		}
+		if ok, why := source.ArrivalsIndependent(name); !ok {
+			out = append(out, prom.Finding{Severity: prom.Error, Model: name, Subject: "replicas_min",
+				Text: "replicas_min is 0, but demand cannot be seen without a replica: " + why, Remedy: "set replicas_min to 1, or name arrivals at the gateway"})
+		}
+	}
+	return out
+}
+
+// printResolutions says which metrics each model is read from.
+func printResolutions(ctx context.Context, cfg *config, source *prom.Source, now time.Time, out io.Writer, log *slog.Logger) {
+	for _, name := range cfg.modelNames() {
+		r, err := source.Resolve(ctx, name, now)
+		if err != nil {
+			log.Warn("metrics not resolved", "model", name, "error", err)
+			continue
+		}
+		fmt.Fprintln(out, describe(r))
+	}
+}
+
+// describe says in one line what a model is read from.
+func describe(r prom.Resolution) string {
+	if r.Matched == 0 && r.Arrivals == "" {
+		return r.Model + ": no series matched"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d series", r.Model, r.Matched)
+	if r.Engine != "" {
+		fmt.Fprintf(&b, " of %s", r.Engine)
+	}
+	source, metrics := "served tokens", r.Metrics
+	if r.Arrivals != "" {
+		source, metrics = "arrivals at "+r.Arrivals, r.GatewayMetrics
+	}
+	fmt.Fprintf(&b, "; load from %s", source)
+	for _, fact := range slices.Sorted(maps.Keys(metrics)) {
+		fmt.Fprintf(&b, "\n    %-18s %s", fact, metrics[fact])
+	}
+	if r.ScrapeInterval > 0 {
+		fmt.Fprintf(&b, "\n    %-18s %s", "scrape interval", r.ScrapeInterval)
+	}
+	return b.String()
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"forewarm/coldstart"
+	"forewarm/configs"
+	"forewarm/forecast"
+	"forewarm/planner"
+	"forewarm/scaler/keda"
+	"forewarm/scaler/prom"
+)
+
+// config is the daemon's file. The parts that belong to an adapter are that adapter's own type.
+type config struct {
+	Tick       time.Duration  `yaml:"tick"`
+	DataDir    string         `yaml:"data_dir"`
+	KEDA       keda.Config    `yaml:"keda"`
+	HTTP       httpConfig     `yaml:"http"`
+	Prometheus prom.Config    `yaml:"prometheus"`
+	Forecast   forecastConfig `yaml:"forecast"`
+	Policy     configs.Policy `yaml:"policy"`
+	Models     []modelConfig  `yaml:"models"`
+
+	location *time.Location // of Forecast.Timezone
+}
+
+type httpConfig struct {
+	Listen string `yaml:"listen"`
+}
+
+type forecastConfig struct {
+	Method   string        `yaml:"method"`
+	Horizon  time.Duration `yaml:"horizon"`
+	History  time.Duration `yaml:"history"`
+	Paths    int           `yaml:"paths"`
+	Timezone string        `yaml:"timezone"`
+}
+
+// modelConfig is one model: where its series and workloads are, what a replica is, and its policy.
+type modelConfig struct {
+	prom.ModelConfig `yaml:",inline"`
+	Shape            planner.Shape    `yaml:"shape"`
+	Profile          *planner.Profile `yaml:"profile"`
+	// LeadTimes are stated by a person for a start path, or for "any"; they serve until starts have been measured.
+	LeadTimes map[string]statedLead `yaml:"lead_times"`
+	// StartsFile holds measured starts, as coldstart.ReadSamples reads them.
+	StartsFile string              `yaml:"starts_file"`
+	Policy     configs.ModelPolicy `yaml:"policy"`
+}
+
+type statedLead struct {
+	P50 time.Duration `yaml:"p50"`
+	P95 time.Duration `yaml:"p95"`
+}
+
+func defaultConfig() config {
+	return config{
+		Tick:       15 * time.Second,
+		KEDA:       keda.DefaultConfig(),
+		HTTP:       httpConfig{Listen: "127.0.0.1:8080"},
+		Prometheus: prom.DefaultConfig(),
+		Forecast: forecastConfig{
+			Method: forecast.Names()[0], Horizon: 30 * time.Minute, History: 14 * 24 * time.Hour, Paths: 200, Timezone: "UTC",
+		},
+		Policy: configs.Policy{Seed: 1},
+	}
+}
+
+// readConfig reads and checks a file; every problem is reported at once.
+func readConfig(path string) (*config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseConfig(path, data)
+}
+
+func parseConfig(name string, data []byte) (*config, error) {
+	c := defaultConfig()
+	if err := configs.Decode(name, data, &c); err != nil {
+		return nil, err
+	}
+	if err := c.validate(); err != nil {
+		lines := strings.Split(err.Error(), "\n")
+		errs := make([]error, len(lines))
+		for i, l := range lines {
+			errs[i] = fmt.Errorf("%s: %s", name, l)
+		}
+		return nil, errors.Join(errs...)
+	}
+	return &c, nil
+}
+
+func (c *config) validate() error {
+	var errs []error
+	add := func(prefix string, err error) {
+		if err == nil {
+			return
+		}
+		for _, line := range strings.Split(err.Error(), "\n") {
+			errs = append(errs, fmt.Errorf("%s%s", prefix, line))
+		}
+	}
+	if c.Tick < time.Second || c.Tick > 5*time.Minute {
+		add("", fmt.Errorf("tick is %v: 1s to 5m are allowed", c.Tick))
+	}
+	if _, _, err := net.SplitHostPort(c.HTTP.Listen); err != nil {
+		add("", fmt.Errorf("http.listen is %q: host:port is allowed, such as 127.0.0.1:8080", c.HTTP.Listen))
+	}
+	add("keda.", c.KEDA.Validate())
+	add("prometheus.", c.Prometheus.Validate())
+	add("", c.validateForecast())
+	add("policy.", c.Policy.Planner().Validate())
+	if len(c.Models) == 0 {
+		add("", errors.New("models is empty: at least one model is needed"))
+	}
+	add("", prom.ValidateModels(c.promModels()))
+	for i := range c.Models {
+		add(fmt.Sprintf("models[%d] %q: ", i, c.Models[i].Name), c.Models[i].validate(c.Policy.Planner().Defaults))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *config) validateForecast() error {
+	var errs []error
+	f := c.Forecast
+	if !slices.Contains(forecast.Names(), f.Method) {
+		errs = append(errs, fmt.Errorf("forecast.method is %q: %s are allowed", f.Method, strings.Join(forecast.Names(), ", ")))
+	}
+	if f.Horizon < time.Minute || f.Horizon > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("forecast.horizon is %v: 1m to 24h are allowed", f.Horizon))
+	}
+	if f.History < time.Hour || f.History > 400*24*time.Hour {
+		errs = append(errs, fmt.Errorf("forecast.history is %v: 1h to 9600h are allowed", f.History))
+	}
+	if f.Paths < 20 || f.Paths > 10_000 {
+		errs = append(errs, fmt.Errorf("forecast.paths is %d: 20 to 10000 are allowed", f.Paths))
+	}
+	loc, err := time.LoadLocation(f.Timezone)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("forecast.timezone is %q: an IANA name is allowed, such as Europe/Berlin", f.Timezone))
+	}
+	c.location = loc
+	return errors.Join(errs...)
+}
+
+var startPaths = map[string]coldstart.Path{
+	"cold_node": coldstart.ColdNode, "warm_node": coldstart.WarmNode, "cached_weights": coldstart.CachedWeights,
+	"any": coldstart.PathUnknown,
+}
+
+func (m *modelConfig) validate(defaults planner.ModelPolicy) error {
+	var errs []error
+	errs = append(errs, m.Shape.Validate())
+	if m.Profile != nil {
+		errs = append(errs, m.Profile.Validate())
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.LeadTimes)) {
+		path, known := startPaths[name]
+		if !known {
+			errs = append(errs, fmt.Errorf("lead_times has %q: %s are allowed", name,
+				strings.Join(slices.Sorted(maps.Keys(startPaths)), ", ")))
+			continue
+		}
+		if _, err := m.LeadTimes[name].leadTime(path); err != nil {
+			errs = append(errs, fmt.Errorf("lead_times.%s: %w", name, err))
+		}
+	}
+	p := planner.Policy{Defaults: planner.DefaultModelPolicy(), Models: map[string]planner.ModelPolicy{m.Name: m.Policy.Over(defaults)}}
+	if err := p.Validate(); err != nil {
+		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "models."+m.Name+".", "policy.")))
+	}
+	if p.Models[m.Name].ReplicasMin == 0 && !m.seesDemandAtZero() {
+		errs = append(errs, fmt.Errorf("policy.replicas_min is 0 with arrivals.source %q: 0 is allowed only when arrivals are seen "+
+			"without a replica (source %s, or %s with requests or queue)", m.Arrivals.Source, prom.ArrivalsGIE, prom.ArrivalsCustom))
+	}
+	return errors.Join(errs...)
+}
+
+// seesDemandAtZero reports whether demand is counted where it arrives: with no replica left, the replicas' own metrics
+// would say for ever that nobody asks. A source found automatically does not count: it may go as it came.
+func (m *modelConfig) seesDemandAtZero() bool {
+	a := m.Arrivals
+	return a.Source == prom.ArrivalsGIE || a.Source == prom.ArrivalsCustom && len(a.Requests)+len(a.Queue) > 0
+}
+
+func (s statedLead) leadTime(path coldstart.Path) (coldstart.LeadTime, error) {
+	if s.P95 == 0 {
+		return coldstart.StatedDuration(path, s.P50, coldstart.DefaultSpread(path))
+	}
+	return coldstart.StatedQuantiles(path, s.P50, s.P95)
+}
+
+func (c *config) promModels() []prom.ModelConfig {
+	out := make([]prom.ModelConfig, len(c.Models))
+	for i := range c.Models {
+		out[i] = c.Models[i].ModelConfig
+	}
+	return out
+}
+
+func (c *config) modelNames() []string {
+	out := make([]string, len(c.Models))
+	for i := range c.Models {
+		out[i] = c.Models[i].Name
+	}
+	return out
+}
+
+// policy is the planner's policy with every model's own laid over the defaults.
+func (c *config) policy() planner.Policy {
+	p := c.Policy.Planner()
+	if p.Models == nil {
+		p.Models = map[string]planner.ModelPolicy{}
+	}
+	for i := range c.Models {
+		base, ok := p.Models[c.Models[i].Name]
+		if !ok {
+			base = p.Defaults
+		}
+		p.Models[c.Models[i].Name] = c.Models[i].Policy.Over(base)
+	}
+	return p
+}
+
+// ledger holds the stated lead times and the starts of every model's file.
+func (c *config) ledger() (*coldstart.Ledger, error) {
+	ledger, err := coldstart.NewLedger(coldstart.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.Models {
+		m := &c.Models[i]
+		for _, name := range slices.Sorted(maps.Keys(m.LeadTimes)) {
+			lt, err := m.LeadTimes[name].leadTime(startPaths[name])
+			if err != nil {
+				return nil, fmt.Errorf("models[%d] %q: lead_times.%s: %w", i, m.Name, name, err)
+			}
+			if err := ledger.SetStated(coldstart.Key{Model: m.Name, Path: lt.Path}, lt); err != nil {
+				return nil, err
+			}
+		}
+		if err := m.addStarts(ledger); err != nil {
+			return nil, err
+		}
+	}
+	return ledger, nil
+}
+
+func (m *modelConfig) addStarts(ledger *coldstart.Ledger) error {
+	if m.StartsFile == "" {
+		return nil
+	}
+	f, err := os.Open(m.StartsFile)
+	if err != nil {
+		return fmt.Errorf("starts_file of %q: %w", m.Name, err)
+	}
+	defer f.Close()
+	samples, err := coldstart.ReadSamples(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.StartsFile, err)
+	}
+	for _, s := range samples {
+		if s.Key.Model != m.Name {
+			continue // one file may hold the starts of several models
+		}
+		if s.Key.Shape == "" {
+			s.Key.Shape = m.Shape.String()
+		}
+		if err := ledger.Add(s); err != nil {
+			return fmt.Errorf("%s: %w", m.StartsFile, err)
+		}
+	}
+	return nil
+}
+
+// trackerConfig is the configuration of the planner's Tracker.
+func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
+	t := planner.TrackerConfig{
+		Step: c.Prometheus.Step, Horizon: c.Forecast.Horizon, Interval: c.Tick, Paths: c.Forecast.Paths,
+		Method: c.Forecast.Method, Seed: c.Policy.Seed, Location: c.location, Ledger: ledger,
+	}
+	for i := range c.Models {
+		m := &c.Models[i]
+		t.Models = append(t.Models, planner.TrackedModel{Name: m.Name, Shape: m.Shape, Profile: m.Profile})
+	}
+	return t
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"forewarm/configs"
+	"forewarm/planner"
+)
+
+// The shipped example documents the defaults; both must say the same.
+func TestExampleConfigStatesTheDefaults(t *testing.T) {
+	data, err := configs.Example("forewarmd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := parseConfig("forewarmd.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaultConfig()
+	want.Prometheus.URL = "http://127.0.0.1:9090"
+	got := *c
+	got.Models, got.location = nil, nil
+	gotPolicy := got.Policy.Planner()
+	wantPolicy := want.Policy.Planner()
+	got.Policy, want.Policy = configs.Policy{}, configs.Policy{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the example differs from the defaults:\n got %+v\nwant %+v", got, want)
+	}
+	if !reflect.DeepEqual(gotPolicy, wantPolicy) {
+		t.Errorf("the example's policy differs from the defaults:\n got %+v\nwant %+v", gotPolicy, wantPolicy)
+	}
+	if m := c.policy().For("chat-70b"); m.ReplicasMin != 2 || m.ReplicasMax != 12 || m.ServiceLevel != 0.95 {
+		t.Errorf("the model's policy is not laid over the defaults: %+v", m)
+	}
+	ledger, err := c.ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planner.NewTracker(c.trackerConfig(ledger)); err != nil {
+		t.Error(err)
+	}
+}
+
+const minimal = `
+prometheus: {url: "http://127.0.0.1:9"}
+models:
+- name: m
+  matchers: ['model_name="m"']
+  shape: {gpus: 1, pods: 1}
+`
+
+// Every problem of a file is reported at once, with its key, the value and what is allowed.
+func TestConfigReportsEverythingAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name, yaml string
+		want       []string
+	}{
+		{"form", strings.Replace(minimal, "prometheus:", "tick: 15\ntik: 15s\nkeda: {max_plan_age: five}\nprometheus:", 1), []string{
+			`f.yaml:2: "15" is not a duration: a number with a unit is allowed`,
+			`f.yaml:3: unknown key "tik"`,
+			`f.yaml:4: "five" is not a duration`,
+		}},
+		{"unit", minimal + "  lead_times: {cold_node: {p50: 6 minutes}}\n", []string{`f.yaml:7: "6 minutes" is not a duration`}},
+		{"ranges", `
+tick: 10ms
+http: {listen: nowhere}
+keda: {max_plan_age: 0s}
+prometheus: {url: "ftp://x", step: 1s}
+forecast: {method: oracle, horizon: -1m, paths: 1, timezone: Mars/Olympus}
+policy: {defaults: {replicas_min: -1, service_level: 1.5}}
+models:
+- name: m
+  matchers: ['{{']
+  shape: {gpus: 0, pods: 1}
+  profile: {prompt_tokens_per_s: -5, completion_tokens_per_s: 10}
+  lead_times: {lukewarm: {p50: 1m}, warm_node: {p50: 3m, p95: 2m}}
+  policy: {replicas_min: 5, replicas_max: 3}
+`, []string{
+			"f.yaml: tick is 10ms: 1s to 5m are allowed",
+			`f.yaml: http.listen is "nowhere"`,
+			"f.yaml: keda.max_plan_age is 0s",
+			"f.yaml: prometheus.url:",
+			"f.yaml: prometheus.step:",
+			`f.yaml: forecast.method is "oracle": auto, last, snaive, drift are allowed`,
+			"f.yaml: forecast.horizon is -1m0s",
+			"f.yaml: forecast.paths is 1",
+			`f.yaml: forecast.timezone is "Mars/Olympus"`,
+			"f.yaml: policy.defaults.replicas_min is -1",
+			"f.yaml: policy.defaults.service_level is 1.5",
+			"matchers[0]",
+			"shape.gpus is 0",
+			"profile.prompt_tokens_per_s is -5",
+			`lead_times has "lukewarm": any, cached_weights, cold_node, warm_node are allowed`,
+			"lead_times.warm_node:",
+			"policy.replicas_min is 5: at most replicas_max, 3, is allowed",
+		}},
+		{"no models", `prometheus: {url: "http://127.0.0.1:9"}`, []string{"models is empty"}},
+		{"same name twice", minimal + "- {name: m, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}}\n", []string{"allowed once"}},
+		{"zero without arrivals", minimal + "  policy: {replicas_min: 0}\n", []string{
+			`policy.replicas_min is 0 with arrivals.source ""`}},
+		{"zero with served tokens", minimal + "  policy: {replicas_min: 0}\n  arrivals: {source: gen-ai}\n", []string{
+			`policy.replicas_min is 0 with arrivals.source "gen-ai"`}},
+		{"two documents", minimal + "---\n{}\n", []string{"one YAML document is allowed"}},
+		{"no YAML", "a: [", []string{"f.yaml: "}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := parseConfig("f.yaml", []byte(tt.yaml))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q:\n%v", want, err)
+				}
+			}
+			if got := strings.Count(err.Error(), "\n") + 1; tt.name != "no YAML" && got < len(tt.want) {
+				t.Errorf("%d problems reported, want at least %d:\n%v", got, len(tt.want), err)
+			}
+		})
+	}
+	if _, err := parseConfig("f.yaml", []byte(minimal)); err != nil {
+		t.Errorf("the minimal file is refused: %v", err)
+	}
+	if _, err := parseConfig("f.yaml", []byte(minimal+"  policy: {replicas_min: 0}\n  arrivals: {source: inference-extension}\n")); err != nil {
+		t.Errorf("a minimum of 0 with arrivals at the gateway is refused: %v", err)
+	}
+}
+
+func TestConfigReadsStartsAsMeasured(t *testing.T) {
+	file := t.TempDir() + "/starts.json"
+	var lines strings.Builder
+	for _, s := range []string{"180", "200", "190", "210", "240", "205"} {
+		lines.WriteString(`{"id":"pod-` + s + `","model":"m","path":"warm_node","started":"2026-03-01T09:00:00Z","total_seconds":` + s + `,"outcome":"served"}` + "\n")
+	}
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := parseConfig("f.yaml", []byte(minimal+"  starts_file: "+file+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := c.ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(ledger.Samples()); n != 6 {
+		t.Errorf("%d starts read, want 6", n)
+	}
+	c.Models[0].StartsFile = file + ".missing"
+	if _, err := c.ledger(); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("a missing starts file gives %v", err)
+	}
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"forewarm/coldstart"
+	"forewarm/planner"
+	"forewarm/scaler"
+	"forewarm/scaler/journal"
+	"forewarm/scaler/keda"
+)
+
+// daemon is the wired program: the loop, the KEDA endpoint, the HTTP side and the journal. Live and demo differ only in
+// the parts they are made of.
+type daemon struct {
+	parts    parts
+	log      *slog.Logger
+	keda     *keda.Server
+	loop     *scaler.Loop
+	http     *http.Server
+	journal  *journal.Journal // nil when there is none
+	registry *prometheus.Registry
+	// KEDAAddr and HTTPAddr are where it listens, for port 0 as well.
+	kedaListener, httpListener net.Listener
+	serving                    atomic.Bool
+	closing                    sync.Once
+}
+
+// parts are what the daemon is made of.
+type parts struct {
+	clock    scaler.Clock
+	source   scaler.Source
+	apply    func(context.Context, planner.Decision) error
+	tracker  planner.TrackerConfig
+	policy   planner.Policy
+	models   []string
+	history  time.Duration
+	workers  int // that read histories beside the ticks
+	keda     keda.Config
+	httpAddr string
+	dataDir  string
+}
+
+// newDaemon listens and wires, but does not run. Whatever it opened is closed again when it fails.
+func newDaemon(p parts, log *slog.Logger) (_ *daemon, err error) {
+	d := &daemon{parts: p, log: log, registry: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			d.close(context.Background())
+		}
+	}()
+	if d.kedaListener, err = listen(p.keda.Listen, "--listen or keda.listen"); err != nil {
+		return nil, err
+	}
+	if d.httpListener, err = listen(p.httpAddr, "--http-listen or http.listen"); err != nil {
+		return nil, err
+	}
+	if d.keda, err = keda.NewServer(p.keda, p.models, p.clock.Now, log); err != nil {
+		return nil, fmt.Errorf("keda: %w", err)
+	}
+	memory, err := d.openJournal()
+	if err != nil {
+		return nil, err
+	}
+	tracker, err := planner.NewTracker(p.tracker)
+	if err != nil {
+		return nil, err
+	}
+	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(), kedaCollector{d.keda})
+	d.loop = scaler.NewLoop(d.loopConfig(tracker, memory))
+	d.http = d.newHTTP()
+	return d, nil
+}
+
+func listen(address, flag string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w; another address can be given with %s", err, flag)
+	}
+	return l, nil
+}
+
+// openJournal opens the data directory, takes the starts and the memory of an earlier process out of it and serves that
+// process's last plan until the first tick. A directory that cannot be used is loud but not fatal: the plan is still
+// safe, since without a memory nothing shrinks until a scale-down window has been watched.
+func (d *daemon) openJournal() (planner.Memory, error) {
+	if d.parts.dataDir == "" {
+		d.log.Warn("no data_dir: plans, states and starts are not kept, and a restart holds for a scale-down window")
+		return planner.Memory{}, nil
+	}
+	j, report, err := journal.Open(d.parts.dataDir, journal.Options{}, time.Now(), d.log)
+	if errors.Is(err, journal.ErrUnavailable) {
+		d.log.Error("the journal cannot be used: running without it", "error", err)
+		return planner.Memory{}, nil
+	}
+	if err != nil {
+		return planner.Memory{}, err
+	}
+	d.journal = j
+	if report.Aside != "" {
+		d.log.Error("the journal was set aside and a fresh one started", "aside", report.Aside, "why", report.Why)
+	}
+	return d.recall()
+}
+
+func (d *daemon) recall() (planner.Memory, error) {
+	ctx := context.Background()
+	starts, err := d.journal.Starts(ctx)
+	if err != nil {
+		return planner.Memory{}, err
+	}
+	for _, s := range starts {
+		if err := d.parts.tracker.Ledger.Add(s); err != nil {
+			d.log.Warn("a recorded start was refused", "error", err)
+		}
+	}
+	last, ok, err := d.journal.Last(ctx)
+	if err != nil || !ok {
+		return planner.Memory{}, err
+	}
+	d.keda.Publish(&last)
+	d.log.Info("taken over from the journal", "plan", last.At, "starts", len(starts))
+	memory := last.Memory
+	memory.Unbroken = time.Time{} // nobody watched while the process was down, however short that was
+	return memory, nil
+}
+
+func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
+	cfg := scaler.Config{
+		Clock: d.parts.clock, Source: d.parts.source, Tracker: tracker, Policy: d.parts.policy, Models: d.parts.models,
+		Interval: d.parts.tracker.Interval, Step: d.parts.tracker.Step, History: d.parts.history,
+		HistoryWorkers: d.parts.workers, Memory: memory,
+		Publish: func(p scaler.Plan) { d.keda.Publish(p.Decision) },
+		Apply:   d.parts.apply,
+		Log:     d.log,
+	}
+	cfg.Metrics = scaler.NewMetrics(d.registry, d.planAge)
+	if d.journal != nil {
+		cfg.Record = d.journal.Append
+		cfg.RecordStarts = func(ctx context.Context, s []coldstart.Sample) error { return d.journal.AddStarts(ctx, s) }
+	}
+	return cfg
+}
+
+func (d *daemon) planAge() float64 {
+	if d.loop == nil || d.loop.Plan() == nil {
+		return math.NaN()
+	}
+	return d.parts.clock.Now().Sub(d.loop.Plan().Decision.At).Seconds()
+}
+
+func (d *daemon) newHTTP() *http.Server {
+	mux := http.NewServeMux()
+	api := &scaler.API{Loop: d.loop, Now: d.parts.clock.Now, Ready: d.serving.Load, StaleAfter: d.parts.keda.StaleAfter}
+	api.Register(mux)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelError)}))
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+}
+
+// run serves and ticks until ctx ends or a part fails, then stops in order: no more ticks, NOT_SERVING and drained
+// calls, HTTP, journal.
+func (d *daemon) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 3)
+	var wg sync.WaitGroup
+	start := func(what string, f func() error) {
+		wg.Go(func() {
+			if err := f(); err != nil {
+				failed <- fmt.Errorf("%s: %w", what, err)
+				cancel()
+			}
+		})
+	}
+	start("keda endpoint", func() error { return d.keda.Serve(d.kedaListener) })
+	start("http", func() error {
+		if err := d.http.Serve(d.httpListener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	d.serving.Store(true)
+	loopDone := make(chan struct{})
+	start("loop", func() error {
+		defer close(loopDone)
+		return d.loop.Run(ctx)
+	})
+	<-ctx.Done()
+	<-loopDone
+	err := d.close(context.Background())
+	wg.Wait()
+	select {
+	case first := <-failed:
+		return first
+	default:
+		return err
+	}
+}
+
+// close stops what was started and closes what was opened; it may be called more than once.
+func (d *daemon) close(ctx context.Context) (err error) {
+	d.closing.Do(func() {
+		d.serving.Store(false)
+		var errs []error
+		if d.keda != nil {
+			errs = append(errs, d.keda.Stop(ctx))
+		}
+		if d.http != nil {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			errs = append(errs, d.http.Shutdown(ctx))
+		}
+		for _, l := range []net.Listener{d.kedaListener, d.httpListener} {
+			if l != nil {
+				_ = l.Close() // closed already by its server, if that ran
+			}
+		}
+		if d.journal != nil {
+			errs = append(errs, d.journal.Close())
+		}
+		err = errors.Join(errs...)
+	})
+	return err
+}

@@ -1,0 +1,103 @@
+package configs
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"forewarm/planner"
+)
+
+func TestDecodeReportsEveryProblemWithItsLine(t *testing.T) {
+	var v struct {
+		Name  string        `yaml:"name"`
+		Wait  time.Duration `yaml:"wait"`
+		Count int           `yaml:"count"`
+		On    bool          `yaml:"on"`
+		List  []string      `yaml:"list"`
+		Inner struct {
+			X float64 `yaml:"x"`
+		} `yaml:"inner"`
+	}
+	err := Decode("f.yaml", []byte("name: [a]\nwait: 30\ncount: many\non: perhaps\nlist: {a: 1}\ninner: {x: wide, y: 1}\nmore: 1\n"), &v)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	want := []string{
+		`f.yaml:1: a list is not a text`,
+		`f.yaml:2: "30" is not a duration: a number with a unit is allowed, such as 30s, 5m or 1h30m`,
+		`f.yaml:3: "many" is not a whole number`,
+		`f.yaml:4: "perhaps" is not true or false`,
+		`f.yaml:5: a mapping is not a list`,
+		`f.yaml:6: "wide" is not a number`,
+		`f.yaml:6: unknown key "y"`,
+		`f.yaml:7: unknown key "more"`,
+	}
+	if got := err.Error(); got != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	if err := Decode("f.yaml", []byte("name: x\nwait: 90s\n"), &v); err != nil || v.Wait != 90*time.Second {
+		t.Errorf("a right document gives %v, %+v", err, v)
+	}
+	if err := Decode("f.yaml", nil, &v); err != nil || v.Name != "x" {
+		t.Errorf("an empty document gives %v and changes the defaults to %+v", err, v)
+	}
+}
+
+func TestReadPolicy(t *testing.T) {
+	p, err := ReadPolicy("p.yaml", []byte("seed: 3\ndefaults: {service_level: 0.99}\nmodels: {a: {replicas_min: 2}, b: {service_level: 0.9}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := planner.DefaultModelPolicy()
+	for _, tt := range []struct {
+		model string
+		level float64
+		min   int
+	}{{"a", 0.99, 2}, {"b", 0.9, built.ReplicasMin}, {"c", 0.99, built.ReplicasMin}} {
+		m := p.For(tt.model)
+		if m.ServiceLevel != tt.level || m.ReplicasMin != tt.min || m.DrainTime != built.DrainTime {
+			t.Errorf("policy of %s is %+v", tt.model, m)
+		}
+	}
+	_, err = ReadPolicy("p.yaml", []byte("defaults: {service_level: 2}\nmodels: {a: {replicas_min: -2, authority: rule}}\n"))
+	for _, want := range []string{"p.yaml: ", "defaults.service_level is 2", "models.a.replicas_min is -2", `models.a.authority is "rule"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+}
+
+func TestExampleNamesWhatThereIs(t *testing.T) {
+	if _, err := Example("nothing.yaml"); err == nil || !strings.Contains(err.Error(), "scaledobject.yaml") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The README shows the ScaledObject to paste; it must be the file that tests apply.
+func TestReadmeShowsTheScaledObject(t *testing.T) {
+	object, err := Example("scaledobject.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "```yaml\n"+string(object)+"```") {
+		t.Error("README.md does not contain configs/scaledobject.yaml as it is")
+	}
+}
+
+func FuzzReadPolicy(f *testing.F) {
+	f.Add([]byte("seed: 3\ndefaults: {service_level: 0.99}\n"))
+	f.Add([]byte("models: {a: {replicas_min: 2, drain_time: 5m}}"))
+	f.Add([]byte("{"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := ReadPolicy("f", data)
+		if err == nil && p.Validate() != nil {
+			t.Error("an invalid policy was accepted")
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// randomWalk is a series that only its last value tells anything about.
+func randomWalk(n int, seed uint64) Series {
+	rng := testRand(seed)
+	s := minutes(make([]float64, n)...)
+	v := 1000.0
+	for i := range s.Values {
+		v = math.Max(100, v+5*rng.NormFloat64())
+		s.Values[i] = v
+	}
+	return s
+}
+
+func TestAutoFollowsTheBestExpert(t *testing.T) {
+	walk := NewAuto(Options{})
+	if err := walk.Fit(randomWalk(6*1440, 31)); err != nil {
+		t.Fatal(err)
+	}
+	if w := walk.Weights(); w[nameSeasonal] > 0.1 {
+		t.Errorf("weights on a random walk: %v", w)
+	}
+	season := NewAuto(Options{Horizon: 60})
+	if err := season.Fit(dailyDemand(6*1440, time.Minute, nil, 32)); err != nil {
+		t.Fatal(err)
+	}
+	if w := season.Weights(); w[nameSeasonal] < 0.8 {
+		t.Errorf("weights on a daily shape an hour ahead: %v", w)
+	}
+}
+
+// TestAutoChangesItsMind: the daily shape ends and a random walk begins.
+func TestAutoChangesItsMind(t *testing.T) {
+	s := dailyDemand(6*1440, time.Minute, nil, 33)
+	a := NewAuto(Options{Horizon: 30})
+	if err := a.Fit(s); err != nil {
+		t.Fatal(err)
+	}
+	before := a.Weights()[nameSeasonal]
+	for _, v := range randomWalk(2*1440, 34).Values {
+		a.Update(v, false)
+	}
+	if after := a.Weights()[nameSeasonal]; before < 0.5 || after > 0.2 {
+		t.Errorf("weight of the seasonal naive went from %v to %v", before, after)
+	}
+}
+
+func TestAutoSkill(t *testing.T) {
+	s := dailyDemand(6*1440, time.Minute, nil, 35)
+	a := NewAuto(Options{Horizon: 30})
+	if err := a.Fit(s); err != nil {
+		t.Fatal(err)
+	}
+	skill := a.Skill()
+	if may, why := skill.MayShrink(); !may || skill.Origins < skillOriginsMin || skill.Loss >= skill.LastLoss {
+		t.Errorf("skill %+v: %v, %s", skill, may, why)
+	}
+	before := skill.Origins
+	for range 15 {
+		a.Update(s.Values[0], false)
+	}
+	if got := a.Skill().Origins; got != before+1 {
+		t.Errorf("%d origins after 15 more steps, want %d", got, before+1)
+	}
+	// Missing and clipped steps are no evidence.
+	for i := range 60 {
+		v := nan
+		if i%2 == 0 {
+			v = 5
+		}
+		a.Update(v, i%2 == 0)
+	}
+	settled := a.Skill().Origins
+	for i := range 60 {
+		a.Update(float64(i), true)
+	}
+	if got := a.Skill().Origins; got != settled {
+		t.Errorf("%d origins were scored on lower bounds", got-settled)
+	}
+}
+
+func TestMayShrink(t *testing.T) {
+	for _, c := range []struct {
+		s    Skill
+		may  bool
+		says string
+	}{
+		{Skill{}, false, "only 0 forecasts"},
+		{Skill{Origins: skillOriginsMin - 1, Loss: 1, LastLoss: 2, SeasonalLoss: 2}, false, "are needed"},
+		{Skill{Origins: 500, Loss: 1, LastLoss: 2, SeasonalLoss: 3}, true, "against 2 of last value"},
+		{Skill{Origins: 500, Loss: 2.1, LastLoss: 2, SeasonalLoss: 3}, false, "of last value"},
+		{Skill{Origins: 500, Loss: 2.1, LastLoss: 3, SeasonalLoss: 2}, false, "of seasonal naive"},
+		{Skill{Origins: 500}, true, "loss 0"}, // constant demand: nobody errs
+		{Skill{Origins: 500, Loss: nan}, false, "NaN"},
+	} {
+		if may, why := c.s.MayShrink(); may != c.may || !strings.Contains(why, c.says) {
+			t.Errorf("%+v: %v, %q; want %v, with %q", c.s, may, why, c.may, c.says)
+		}
+	}
+}
+
+// TestAllotIsStable: a small change of weights moves few paths, and the shares are right for any run of paths.
+func TestAllotIsStable(t *testing.T) {
+	a := &Auto{}
+	owner := func(weights [expertCount]float64, n int) []int {
+		a.score.weights = weights
+		out := make([]int, n)
+		for x, pick := range a.allot(n) {
+			for _, i := range pick {
+				out[i] = x
+			}
+		}
+		return out
+	}
+	before, after := owner([expertCount]float64{0.5, 0.3, 0.2}, 200), owner([expertCount]float64{0.52, 0.29, 0.19}, 200)
+	moved := 0
+	for i := range before {
+		if before[i] != after[i] {
+			moved++
+		}
+	}
+	if moved > 8 {
+		t.Errorf("%d of 200 paths changed hands for 2 points of weight", moved)
+	}
+	if longer := owner([expertCount]float64{0.5, 0.3, 0.2}, 400); !slices.Equal(longer[:200], before) {
+		t.Error("more paths reshuffle the first ones")
+	}
+	if only := owner([expertCount]float64{0, 1, 0}, 200); slices.Contains(only, expertLast) || slices.Contains(only, expertDrift) {
+		t.Error("an expert without weight has paths")
+	}
+}
+
+// TestScaleChangesNothing: the unit of a series is the caller's, so a thousand times the values must give the same
+// weights, skill ratios and verdict.
+func TestScaleChangesNothing(t *testing.T) {
+	s := dailyDemand(4*1440, time.Minute, nil, 36)
+	k := s
+	k.Values = make([]float64, s.Len())
+	for i, v := range s.Values {
+		k.Values[i] = 1000 * v
+	}
+	a, b := NewAuto(Options{}), NewAuto(Options{})
+	if a.Fit(s) != nil || b.Fit(k) != nil {
+		t.Fatal("fit")
+	}
+	x, y := a.Skill(), b.Skill()
+	if math.Abs(y.Loss/y.LastLoss-x.Loss/x.LastLoss) > 1e-9 || x.Origins != y.Origins {
+		t.Errorf("skill %+v became %+v", x, y)
+	}
+	for name, w := range a.Weights() {
+		if math.Abs(w-b.Weights()[name]) > 1e-9 {
+			t.Errorf("weight of %s: %v became %v", name, w, b.Weights()[name])
+		}
+	}
+}

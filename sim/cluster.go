@@ -1,0 +1,295 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"forewarm/coldstart"
+)
+
+// Cluster is one seeded realisation of a World, and its present. Time stands still until Advance or Observe moves it.
+//
+// It is not safe for concurrent use: a caller with several goroutines (a loop and a dashboard) needs a lock of its own.
+type Cluster struct {
+	world    World
+	seed     uint64
+	now      int64 // Unix nanoseconds
+	timeline timeline
+	models   []*model // sorted by name
+	pools    []*pool  // sorted by name
+	gaps     []interval
+	minutes  *actor
+	account  account
+	done     []job // scratch of serverEvent
+}
+
+// model is one model's clients, queue and replicas.
+type model struct {
+	cfg      Model
+	gen      *Generator
+	coming   []Request // of the present minute
+	next     int       // index in coming of the next to arrive
+	minute   int64     // index of the minute after that of coming
+	arrival  *actor
+	patience *actor // acts when the first request of the queue gives up
+	queue    queue
+	replicas []*replica // in order of creation
+	created  uint64
+	desired  int
+	hpa      hpa
+	hpaActor *actor
+	answer   *int
+	answerAt int64
+	starts   []coldstart.Sample // ended since the last Observe
+	need     int                // replicas that the present minute's load needs, by the profile
+	tally    tally
+}
+
+// startsKept bounds the starts remembered for an Observe that never comes; the oldest go first.
+const startsKept = 1000
+
+// NewCluster returns the world at its start: initial replicas are ready, nothing waits. It returns everything that is
+// wrong with w, or that an initial replica has no room.
+func NewCluster(w World, seed uint64) (*Cluster, error) {
+	if err := w.Validate(); err != nil {
+		return nil, fmt.Errorf("sim: world: %w", err)
+	}
+	c := &Cluster{world: w, seed: seed, now: w.Start.UnixNano()}
+	c.account.upTo = c.now
+	for _, p := range w.Pools {
+		c.pools = append(c.pools, c.newPool(p))
+	}
+	slices.SortFunc(c.pools, func(a, b *pool) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	for _, m := range w.Models {
+		sm, err := c.newModel(m)
+		if err != nil {
+			return nil, fmt.Errorf("sim: model %q: %w", m.Name, err)
+		}
+		c.models = append(c.models, sm)
+	}
+	slices.SortFunc(c.models, func(a, b *model) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	for _, m := range c.models {
+		for range m.cfg.Replicas {
+			if err := c.seatReady(m); err != nil {
+				return nil, fmt.Errorf("sim: model %q: %w", m.cfg.Name, err)
+			}
+		}
+		c.reconcile(m)
+	}
+	c.minutes = c.timeline.add(c.everyMinute)
+	c.timeline.set(c.minutes, (floorDiv(c.now, int64(time.Minute))+1)*int64(time.Minute))
+	return c, nil
+}
+
+func (c *Cluster) newModel(cfg Model) (*model, error) {
+	// The stream is named by the model's name: its demand does not change when another model is added to the world.
+	gen, err := NewGenerator(cfg.Workload, mix(c.seed, purposeModel, nameSeed(cfg.Name)))
+	if err != nil {
+		return nil, err
+	}
+	m := &model{cfg: cfg, gen: gen, desired: max(cfg.Replicas, cfg.ReplicasMin),
+		hpa: hpa{cfg: c.world.Autoscaler, min: cfg.ReplicasMin, max: cfg.ReplicasMax}}
+	m.tally.slo = cfg.SLO
+	m.arrival = c.timeline.add(func() { c.arrive(m) })
+	m.patience = c.timeline.add(func() { c.giveUp(m) })
+	m.hpaActor = c.timeline.add(func() { c.syncHPA(m) })
+	c.timeline.set(m.hpaActor, c.now+int64(c.world.Autoscaler.Sync))
+	m.minute = floorDiv(c.now, int64(time.Minute))
+	c.fetchMinute(m)
+	m.need = neededReplicas(m)
+	for m.nextArrival() < c.now {
+		m.next++
+	}
+	c.timeline.set(m.arrival, m.nextArrival())
+	return m, nil
+}
+
+// nameSeed is the FNV-1a hash of a name.
+func nameSeed(name string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return h
+}
+
+// Now is the present of the world, in UTC.
+func (c *Cluster) Now() time.Time { return time.Unix(0, c.now).UTC() }
+
+// Advance moves the world to an instant, handling everything that happens up to and including it. It returns an error
+// when the instant lies in the past: time never goes backwards.
+func (c *Cluster) Advance(to time.Time) error {
+	end := to.UnixNano()
+	if end < c.now {
+		return fmt.Errorf("sim: advancing to %s: the world is at %s already, and time does not go backwards",
+			to.Format(time.RFC3339Nano), c.Now().Format(time.RFC3339Nano))
+	}
+	for a := c.timeline.first(); a != nil && a.at <= end; a = c.timeline.first() {
+		c.now = a.at
+		// An actor that sets no new instant is out of the timeline.
+		c.timeline.set(a, never)
+		a.fire()
+	}
+	c.now = end
+	c.accountUpTo(end)
+	return nil
+}
+
+// everyMinute draws the coming minute of each model.
+func (c *Cluster) everyMinute() {
+	c.accountUpTo(c.now)
+	for _, m := range c.models {
+		c.fetchMinute(m)
+		m.need = neededReplicas(m)
+		c.timeline.set(m.arrival, m.nextArrival())
+	}
+	c.timeline.set(c.minutes, c.now+int64(time.Minute))
+}
+
+// fetchMinute puts the requests of the next minute into coming, whose own have all arrived by then.
+func (c *Cluster) fetchMinute(m *model) {
+	m.coming, m.next = m.gen.appendMinute(m.coming[:0], m.minute), 0
+	m.minute++
+}
+
+// neededReplicas is how many replicas a minute's requests keep busy, by the profile.
+func neededReplicas(m *model) int {
+	var prompt, completion float64
+	for i := range m.coming {
+		prompt += float64(m.coming[i].Prompt)
+		completion += float64(m.coming[i].Completion)
+	}
+	busy := (prompt/float64(m.cfg.Profile.Prompt) + completion/float64(m.cfg.Profile.Completion)) / time.Minute.Seconds()
+	n := int(busy)
+	if busy > float64(n) {
+		n++
+	}
+	return n
+}
+
+func (m *model) nextArrival() int64 {
+	if m.next == len(m.coming) {
+		return never
+	}
+	return m.coming[m.next].At.UnixNano()
+}
+
+// arrive hands the next request to the least loaded replica with room, or to the queue.
+func (c *Cluster) arrive(m *model) {
+	r := &m.coming[m.next]
+	m.next++
+	m.tally.arrived++
+	j := job{arrived: c.now, prompt: int32(r.Prompt), completion: int32(r.Completion)}
+	switch to := m.leastLoaded(); {
+	case to != nil:
+		c.give(to, j)
+	case m.queue.len() >= m.cfg.QueueMax:
+		m.tally.rejected++
+	default:
+		m.queue.push(j)
+		c.setPatience(m)
+	}
+	c.timeline.set(m.arrival, m.nextArrival())
+}
+
+// leastLoaded is the ready replica with the fewest requests among those with room, the oldest of equals; nil when none
+// has room.
+func (m *model) leastLoaded() *replica {
+	var best *replica
+	for _, r := range m.replicas {
+		if r.state == ready && !r.server.full() && (best == nil || r.server.load() < best.server.load()) {
+			best = r
+		}
+	}
+	return best
+}
+
+// give lets a replica take a request.
+func (c *Cluster) give(r *replica, j job) {
+	r.server.advance(c.now)
+	r.server.add(j)
+	c.timeline.set(r.actor, r.nextEvent())
+}
+
+// drainQueue hands queued requests out while there is room.
+func (c *Cluster) drainQueue(m *model) {
+	for m.queue.len() > 0 {
+		to := m.leastLoaded()
+		if to == nil {
+			break
+		}
+		c.give(to, m.queue.pop())
+	}
+	c.setPatience(m)
+}
+
+func (c *Cluster) setPatience(m *model) {
+	at := int64(never)
+	if m.queue.len() > 0 {
+		at = m.queue.head().arrived + int64(m.cfg.Patience)
+	}
+	if at != m.patience.at {
+		c.timeline.set(m.patience, at)
+	}
+}
+
+// giveUp drops the requests at the front of the queue whose clients have waited too long. The queue is in order of
+// arrival.
+func (c *Cluster) giveUp(m *model) {
+	for m.queue.len() > 0 && m.queue.head().arrived <= c.now-int64(m.cfg.Patience) {
+		m.queue.pop()
+		m.tally.timedOut++
+	}
+	c.setPatience(m)
+}
+
+// serverEvent lets a replica's server reach the present and handles what it finished.
+func (c *Cluster) serverEvent(r *replica) {
+	m := r.model
+	r.server.advance(c.now)
+	var dropped int
+	c.done, dropped = r.server.settle(c.done[:0], c.now-int64(m.cfg.Patience))
+	m.tally.timedOut += int64(dropped)
+	for _, j := range c.done {
+		m.tally.served(j, c.now)
+	}
+	if r.state == leaving && (r.server.load() == 0 || c.now >= r.deadline) {
+		c.leave(r)
+		return
+	}
+	c.timeline.set(r.actor, r.nextEvent())
+	if r.state == ready && m.queue.len() > 0 {
+		c.drainQueue(m)
+	}
+}
+
+// syncHPA is one period of a model's autoscaler.
+func (c *Cluster) syncHPA(m *model) {
+	c.timeline.set(m.hpaActor, c.now+int64(c.world.Autoscaler.Sync))
+	external := metric{target: 1, err: m.answer == nil || c.now-m.answerAt > int64(c.world.Autoscaler.AnswerAgeMax)}
+	if !external.err {
+		external.value = float64(*m.answer)
+	}
+	metrics := []metric{external}
+	if per := c.world.Autoscaler.WaitingPerReplica; per > 0 {
+		waiting, _ := m.signals()
+		metrics = append(metrics, metric{value: float64(waiting), target: per, err: c.blind(c.now)})
+	}
+	m.desired = m.hpa.sync(c.now, m.desired, metrics)
+	c.reconcile(m)
+	c.seatPending()
+}
+
+// signals are the model's gauges: waiting are the requests in the queue and those in replicas whose prefill has not
+// begun; running all others inside.
+func (m *model) signals() (waiting, running int) {
+	waiting = m.queue.len()
+	for _, r := range m.replicas {
+		queued := max(0, r.server.prefill.len()-1)
+		waiting += queued
+		running += r.server.load() - queued
+	}
+	return waiting, running
+}

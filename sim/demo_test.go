@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The demo's story must be true: few replicas before the burst, many in it, one whole hole and the rest scattered.
+func TestDemoWorldTellsItsStory(t *testing.T) {
+	w := DemoWorld()
+	if err := w.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCluster(w, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obs, err := c.Observe(context.Background(), w.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free []int
+	for _, n := range obs.Inventory.Pools[0].Nodes {
+		if n.FreeGPUs > 0 {
+			free = append(free, n.FreeGPUs)
+		}
+	}
+	slices.Sort(free)
+	if want := []int{1, 1, 2, 2, 4}; !slices.Equal(free, want) {
+		t.Errorf("free GPUs per node are %v, the story says %v", free, want)
+	}
+	if got := *obs.Inventory.Pools[0].Launchable; got != 4 {
+		t.Errorf("%d nodes can be launched, the story says 4", got)
+	}
+	local, err := time.LoadLocation(DemoTimezone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Start.In(local).Format("Mon 15:04"); got != "Mon 09:05" {
+		t.Errorf("the world starts %s, the story says Mon 09:05", got)
+	}
+	chat := c.model("chat-70b")
+	busy := func(at time.Time) float64 {
+		load := chat.gen.Rate(at)
+		return float64(load.Prompt/chat.cfg.Profile.Prompt) + float64(load.Completion/chat.cfg.Profile.Completion)
+	}
+	quiet, burst := busy(w.Start), busy(w.Start.Add(22*time.Minute))
+	if quiet < 1 || quiet > 3 {
+		t.Errorf("chat keeps %.1f replicas busy at 09:05, the story says at most 3", quiet)
+	}
+	if burst < 6 || burst > 10 {
+		t.Errorf("chat keeps %.1f replicas busy at 09:27, the story says 6 to 10", burst)
+	}
+}
