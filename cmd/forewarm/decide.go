@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func (f *decideFlags) run(cmd *cobra.Command) error {
 	if f.format != "text" && f.format != "json" && f.format != "state" {
 		return fmt.Errorf("--format is %q: text, json or state are allowed", f.format)
 	}
-	state, policy, err := f.inputs(cmd)
+	state, policy, recorded, err := f.inputs(cmd)
 	if err != nil {
 		return err
 	}
@@ -65,30 +66,53 @@ func (f *decideFlags) run(cmd *cobra.Command) error {
 	if f.format == "json" {
 		return printJSON(cmd.OutOrStdout(), d)
 	}
-	return printDecision(cmd.OutOrStdout(), &d)
+	printDecision(cmd.OutOrStdout(), &d)
+	if recorded != nil {
+		return compare(cmd.OutOrStdout(), &d, recorded)
+	}
+	return nil
 }
 
-func (f *decideFlags) inputs(cmd *cobra.Command) (planner.State, planner.Policy, error) {
+// compare says whether the replay is what the daemon decided then. It differs only when another version or another kind
+// of machine recorded it.
+func compare(w io.Writer, replayed, recorded *planner.Decision) error {
+	a, err := json.Marshal(replayed)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(recorded)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(a, b) {
+		fmt.Fprintln(w, "\nthe same Decision as recorded")
+		return nil
+	}
+	fmt.Fprintln(w, "\nNOT the Decision that was recorded: it was made by another version or on another kind of machine")
+	return nil
+}
+
+// inputs returns what to decide on; recorded is what the daemon decided then, nil when that is not known or another
+// policy is tried.
+func (f *decideFlags) inputs(cmd *cobra.Command) (planner.State, planner.Policy, *planner.Decision, error) {
 	policy := planner.Policy{Defaults: planner.DefaultModelPolicy()}
 	var state planner.State
+	var recorded *planner.Decision
 	var err error
 	if f.journal != "" {
-		state, policy, err = f.fromJournal(cmd)
+		state, policy, recorded, err = f.fromJournal(cmd)
 	} else {
 		state, err = f.fromFile(cmd.InOrStdin())
 	}
-	if err != nil {
-		return planner.State{}, planner.Policy{}, err
-	}
-	if f.policy == "" {
-		return state, policy, nil
+	if err != nil || f.policy == "" {
+		return state, policy, recorded, err
 	}
 	data, err := os.ReadFile(f.policy)
 	if err != nil {
-		return planner.State{}, planner.Policy{}, err
+		return planner.State{}, planner.Policy{}, nil, err
 	}
 	policy, err = configs.ReadPolicy(f.policy, data)
-	return state, policy, err
+	return state, policy, nil, err
 }
 
 func (f *decideFlags) fromFile(stdin io.Reader) (planner.State, error) {
@@ -110,23 +134,21 @@ func (f *decideFlags) fromFile(stdin io.Reader) (planner.State, error) {
 	return s, nil
 }
 
-func (f *decideFlags) fromJournal(cmd *cobra.Command) (planner.State, planner.Policy, error) {
-	// Far beyond any recorded time: the newest State.
-	at := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+func (f *decideFlags) fromJournal(cmd *cobra.Command) (s planner.State, p planner.Policy, d *planner.Decision, err error) {
+	// The last year a journal can hold: the newest State.
+	at := time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC)
 	if f.at != "" {
-		t, err := time.Parse(time.RFC3339, f.at)
-		if err != nil {
-			return planner.State{}, planner.Policy{}, fmt.Errorf("--at is %q: a time like 2026-03-02T09:15:00+01:00 is allowed", f.at)
+		if at, err = time.Parse(time.RFC3339, f.at); err != nil {
+			return s, p, nil, fmt.Errorf("--at is %q: a time like 2026-03-02T09:15:00+01:00 is allowed", f.at)
 		}
-		at = t
 	}
 	j, err := journal.OpenReadOnly(f.journal)
 	if err != nil {
-		return planner.State{}, planner.Policy{}, err
+		return s, p, nil, err
 	}
 	defer j.Close()
-	s, p, _, err := j.StateAt(cmd.Context(), at)
-	return s, p, err
+	s, p, recorded, err := j.StateAt(cmd.Context(), at)
+	return s, p, &recorded, err
 }
 
 func printJSON(w io.Writer, v any) error {
@@ -136,7 +158,7 @@ func printJSON(w io.Writer, v any) error {
 }
 
 // printDecision explains a Decision to a person.
-func printDecision(w io.Writer, d *planner.Decision) error {
+func printDecision(w io.Writer, d *planner.Decision) {
 	fmt.Fprintf(w, "decision of %s\n", d.At.Format(time.RFC3339))
 	for i := range d.Models {
 		printModel(w, &d.Models[i])
@@ -154,7 +176,6 @@ func printDecision(w io.Writer, d *planner.Decision) error {
 	for _, g := range d.Gaps {
 		fmt.Fprintf(w, "\nmissing %s %s: %s\n", strings.TrimSpace(g.Model), g.Fact, g.Detail)
 	}
-	return nil
 }
 
 func printModel(w io.Writer, m *planner.ModelDecision) {
