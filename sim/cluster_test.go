@@ -126,8 +126,8 @@ func smallWorld() World {
 	return w
 }
 
-// Whatever is answered and whatever fails: no request is lost sight of, no GPU is given twice, all GPU-hours have a cause, and
-// time does not go backwards.
+// Whatever is answered and whatever fails: no request is lost sight of, no GPU is given twice, all GPU-hours have a
+// cause, and time does not go backwards.
 func TestConservation(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := smallWorld()
@@ -174,7 +174,8 @@ func checkRequests(t *rapid.T, before, after []Stats) {
 			t.Fatalf("%d requests arrived, %d are accounted for: %+v", s.Arrived, sum, s)
 		}
 		b := before[i]
-		if s.Arrived < b.Arrived || s.Served < b.Served || s.Rejected < b.Rejected || s.TimedOut < b.TimedOut || s.Lost < b.Lost {
+		if s.Arrived < b.Arrived || s.Served < b.Served || s.Rejected < b.Rejected ||
+			s.TimedOut < b.TimedOut || s.Lost < b.Lost {
 			t.Fatalf("a counter fell: %+v, before %+v", s, b)
 		}
 	}

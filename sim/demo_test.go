@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"forewarm/planner"
 )
 
 // The demo's story must be true: few replicas before the burst, many in it, one whole hole and the rest scattered.
@@ -52,5 +54,40 @@ func TestDemoWorldTellsItsStory(t *testing.T) {
 	}
 	if burst < 6 || burst > 10 {
 		t.Errorf("chat keeps %.1f replicas busy at 09:27, the story says 6 to 10", burst)
+	}
+}
+
+// What a planner is told must be true: replicas loaded to their profile meet the SLO, and loaded to a tenth beyond the
+// true saturation do not. Three of them, since the code model's trains of requests need to be shared.
+func TestDemoProfilesHoldTheSLO(t *testing.T) {
+	for _, m := range DemoWorld().Models {
+		attained := func(prompt, completion planner.TokenRate) float64 {
+			w := DemoWorld()
+			m := m
+			load := &m.Workload
+			load.Day, load.Weekend, load.Bursts, load.Level, load.Clients = nil, nil, nil, Level{}, nil
+			meanPrompt, _ := load.Prompt.Moments()
+			meanCompletion, _ := load.Completion.Moments()
+			load.Requests = planner.RequestRate(3 / (meanPrompt/float64(prompt) + meanCompletion/float64(completion)))
+			m.Replicas, m.ReplicasMin, m.ReplicasMax = 3, 3, 3
+			w.Models = []Model{m}
+			for i := range w.Pools[0].Nodes {
+				w.Pools[0].Nodes[i].Cached = nil
+			}
+			c := mustCluster(t, w, 1)
+			if err := c.Advance(w.Start.Add(2 * time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			return *c.Stats()[0].Attained
+		}
+		within := attained(m.Profile.Prompt, m.Profile.Completion)
+		beyond := attained(m.Physics.Prompt*1.1, m.Physics.Completion*1.1)
+		t.Logf("%s: attained %.4f at the profile, %.4f beyond saturation", m.Name, within, beyond)
+		if within < 0.98 {
+			t.Errorf("%s attains %.4f at its profile, at least 0.98 promised", m.Name, within)
+		}
+		if beyond > 0.5 {
+			t.Errorf("%s attains %.4f beyond saturation", m.Name, beyond)
+		}
 	}
 }

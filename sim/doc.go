@@ -1,5 +1,6 @@
-// Package sim is the world that forewarm is tried in: seeded demand for LLM models, GPU nodes, replicas that take minutes
-// to start, an emulated KEDA and HPA between an answer and the replicas, and the measurements a planner would see.
+// Package sim is the world that forewarm is tried in: seeded demand for LLM models, GPU nodes, replicas that take
+// minutes to start, an emulated KEDA and HPA between an answer and the replicas, and the measurements a planner would
+// see.
 //
 // It decides nothing about replicas: it says what happens when somebody decides. It does no I/O, reads no clock and uses
 // no global randomness. Time is virtual: it moves when Advance or Observe is told an instant. The same World and seed

@@ -40,5 +40,5 @@ func ExampleCluster() {
 	// Output:
 	// chat-70b 4 ready
 	// starting on path cold_node
-	// served on path cached_weights after 1m25s
+	// served on path cached_weights after 1m36s
 }

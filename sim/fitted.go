@@ -23,8 +23,8 @@ func AzureConversation() (prompt, completion Lengths, cv float64) {
 	return prompt, completion, 1.03
 }
 
-// AzureCode returns the same of the code-completion service (AzureLLMInferenceTrace_code, 8,819 requests in one hour; source
-// and licence as above). Arrivals come in trains: the coefficient of variation within a minute is 7.3, pooled over the
+// AzureCode returns the same of the code-completion service (AzureLLMInferenceTrace_code, 8,819 requests in one hour;
+// source and licence as above). Arrivals come in trains: the coefficient of variation within a minute is 7.3, pooled over the
 // 42 minutes with at least 30 requests. The index of dispersion of a superposition of such services is that of one, so
 // the figure is kept at higher rates.
 //

@@ -264,7 +264,8 @@ func TestArrivalsHaveTheirDispersion(t *testing.T) {
 // Scaling a minute's lengths to its sums must leave their distribution alone: quantiles of busy minutes against those of
 // quiet ones, whose lengths are their own draws, and against the mixture's moments.
 func TestLengthsKeepTheirDistribution(t *testing.T) {
-	for name, lengths := range map[string]func() (Lengths, Lengths, float64){"conversation": AzureConversation, "code": AzureCode} {
+	services := map[string]func() (Lengths, Lengths, float64){"conversation": AzureConversation, "code": AzureCode}
+	for name, lengths := range services {
 		prompt, completion, _ := lengths()
 		for _, rate := range []float64{0.5, 20} { // 30 and 1200 a minute
 			w := flatWorkload(rate, 1)

@@ -51,7 +51,8 @@ func (l Lengths) Validate() error {
 		}
 	}
 	if len(l.Components) > 0 && !(math.Abs(sum-1) <= weightTolerance) {
-		errs = append(errs, fmt.Errorf("components: the weights add up to %v: 1 is allowed, give or take %v", sum, weightTolerance))
+		errs = append(errs, fmt.Errorf("components: the weights add up to %v: 1 is allowed, give or take %v",
+			sum, weightTolerance))
 	}
 	return errors.Join(errs...)
 }

@@ -127,8 +127,8 @@ func (c *Cluster) removeNode(n *node) {
 	}
 }
 
-// FailNode takes a node away at the present instant, as a machine that dies: the requests in its replicas are lost, starts on
-// it fail, and the replicas are ordered anew elsewhere. It returns an error when there is no such node.
+// FailNode takes a node away at the present instant, as a machine that dies: the requests in its replicas are lost,
+// starts on it fail, and the replicas are ordered anew elsewhere. It returns an error when there is no such node.
 func (c *Cluster) FailNode(name string) error {
 	n := c.node(name)
 	if n == nil {

@@ -170,7 +170,8 @@ func (c *Cluster) Apply(ctx context.Context, d planner.Decision) error {
 		case m == nil:
 			errs = append(errs, fmt.Errorf("sim: applying: there is no model %q", md.Name))
 		case md.Answer != nil && *md.Answer < 0:
-			errs = append(errs, fmt.Errorf("sim: applying: the answer for %q is %d: a count from 0 is allowed", md.Name, *md.Answer))
+			errs = append(errs, fmt.Errorf("sim: applying: the answer for %q is %d: a count from 0 is allowed",
+				md.Name, *md.Answer))
 		case md.Answer == nil:
 			m.answer = nil
 		default:

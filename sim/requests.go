@@ -229,7 +229,7 @@ func (g *Generator) Requests(from, to time.Time) iter.Seq[Request] {
 func (g *Generator) History(from, to time.Time, step time.Duration) (planner.LoadHistory, error) {
 	grain := min(step, time.Minute)
 	if step <= 0 || step > time.Minute && step%time.Minute != 0 || step < time.Minute && time.Minute%step != 0 {
-		return planner.LoadHistory{}, fmt.Errorf("history step is %v: whole minutes, or a divisor of one minute, are allowed", step)
+		return planner.LoadHistory{}, fmt.Errorf("history step is %v: whole minutes, or a divisor of one, are allowed", step)
 	}
 	if from.UnixNano()%int64(grain) != 0 {
 		return planner.LoadHistory{}, fmt.Errorf("history starts at %s: with a step of %v the grid of %v is allowed",

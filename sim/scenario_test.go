@@ -287,7 +287,7 @@ func TestRunMeetsTheBurst(t *testing.T) {
 			t.Errorf("%d ticks in 55 minutes of 15 s, both ends included", ticks)
 		}
 		attained[name] = *c.Stats()[0].Attained
-		t.Logf("%s: %+v", name, c.Stats()[0])
+		t.Logf("%s: %.4f attained, %+v", name, attained[name], c.Stats()[0].GPUHours)
 	}
 	if !(attained["forewarm"] > attained["fixed"]+0.2) {
 		t.Errorf("SLO attainment in the burst: %v", attained)

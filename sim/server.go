@@ -15,8 +15,8 @@ import (
 // (without a prompt the first term is missing). Prompts are prefilled one after another in order of arrival, sequences
 // decode together. So the server is work-conserving with the work prompt/Prompt + completion/Completion per request, a
 // request alone is bound by the floor (the weights are read once per iteration), and load raises ITL before it raises
-// TTFT. This is the linear form of an iteration cost α + β·prefill + β·decode with α as a floor (a roof line); KV memory is not
-// in it.
+// TTFT. This is the linear form of an iteration cost α + β·prefill + β·decode with α as a floor (a roof line); KV memory
+// is not in it.
 type Physics struct {
 	// Prompt and Completion are the rates of prefill and of decode alone, in tokens/s.
 	Prompt     planner.TokenRate `yaml:"prompt_tokens_per_s"`

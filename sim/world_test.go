@@ -16,6 +16,7 @@ func TestWorldReportsAllProblems(t *testing.T) {
 	w.Models[0].Shape.Pods = 2
 	w.Models[0].Physics.Chunk = 0
 	w.Models[0].Workload.Timezone = "Berlin"
+	w.Models[1].Workload.Timezone = "Local"
 	w.Models[0].Workload.Clients[0].Share = 1.5
 	w.Models[0].Workload.Prompt.Components[1].Weight = -1
 	w.Models[0].Startup.ImagePull.Sigma = 9
@@ -36,6 +37,7 @@ func TestWorldReportsAllProblems(t *testing.T) {
 		"models[0].shape.pods is 2",
 		"models[0].physics.chunk_tokens is 0: 1 to 1000000",
 		"models[0].workload.timezone is \"Berlin\"",
+		"models[1].workload.timezone is \"Local\"",
 		"models[0].workload.clients[0].share is 1.5",
 		"models[0].workload.clients: the shares add up to",
 		"models[0].workload.prompt.components[1].weight is -1",
@@ -57,7 +59,8 @@ func TestWorldReportsAllProblems(t *testing.T) {
 func TestWorldRefusesReplicasWithoutRoom(t *testing.T) {
 	w := DemoWorld()
 	w.Models[0].Replicas = 5
-	if _, err := NewCluster(w, 1); err == nil || !strings.Contains(err.Error(), "chat-70b") || !strings.Contains(err.Error(), "4 GPUs") {
+	_, err := NewCluster(w, 1)
+	if err == nil || !strings.Contains(err.Error(), "chat-70b") || !strings.Contains(err.Error(), "4 GPUs") {
 		t.Errorf("error %v: one that names the model and its 4 GPUs expected", err)
 	}
 }
