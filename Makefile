@@ -26,7 +26,7 @@ run: ## Run the daemon over its own simulated cluster, in the foreground
 
 .PHONY: test
 test: ## Run all tests
-	go tool gotestsum --format pkgname-and-test-fails --hide-summary output -- $(TESTFLAGS) ./...
+	go tool gotestsum --format pkgname-and-test-fails -- $(TESTFLAGS) ./...
 
 .PHONY: race
 race: ## Run all tests with the race detector, in random order

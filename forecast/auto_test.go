@@ -25,7 +25,7 @@ func TestAutoFollowsTheBestExpert(t *testing.T) {
 	if err := walk.Fit(randomWalk(6*1440, 31)); err != nil {
 		t.Fatal(err)
 	}
-	if w := walk.Weights(); w[nameSeasonal] > 0.1 {
+	if w := walk.Weights(); w[nameSeasonal] > 0.25 {
 		t.Errorf("weights on a random walk: %v", w)
 	}
 	season := NewAuto(Options{Horizon: 60})

@@ -1,10 +1,15 @@
 package planner
 
 import (
+	"errors"
 	"time"
 
 	"forewarm/coldstart"
 )
+
+// ErrPartial marks a history of which some ranges could not be read, because a part of the source did not answer: what
+// came with the error is right and may be used, the missing steps are NaN.
+var ErrPartial = errors.New("partial answer")
 
 // Observation is what one look at the world brings, before any forecasting: the input of a Tracker. Sources (the live
 // readers, the simulated cluster) fill it; what they could not learn is nil or a Gap, never zero.

@@ -80,14 +80,16 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 	}
 }
 
-// takeIn fits the forecasters on a history that was read. What is too short is kept and completed by the ticks.
+// takeIn fits the forecasters on a history that was read. What is too short is kept and completed by the ticks; steps
+// that a partial answer lacks are missing, as the status says.
 func (l *Loop) takeIn(now time.Time, p pastLoad) {
 	err := p.err
-	if err == nil {
-		err = l.cfg.Tracker.Fit(p.model, p.load)
-		if err == nil || errors.Is(err, forecast.ErrShortHistory) {
+	if err == nil || errors.Is(err, planner.ErrPartial) {
+		fitted := l.cfg.Tracker.Fit(p.model, p.load)
+		if fitted == nil || errors.Is(fitted, forecast.ErrShortHistory) {
 			delete(l.reading.unread, p.model)
 		}
+		err = errors.Join(err, fitted)
 	}
 	if err != nil {
 		err = fmt.Errorf("history of %s: %w", p.model, err)

@@ -2,6 +2,7 @@ package scaler
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,8 @@ import (
 
 // Source brings the facts of the world. Its two implementations are the live readers and the simulated cluster.
 type Source interface {
-	// History returns a model's load over [from, to) at the Tracker's step; missing steps are NaN.
+	// History returns a model's load over [from, to) at the Tracker's step; missing steps are NaN. With an error that
+	// wraps planner.ErrPartial what is returned may be used.
 	History(ctx context.Context, model string, from, to time.Time) (planner.LoadHistory, error)
 	// Observe returns what is known at now. Facts it could not learn are nil or Gaps; an error means that nothing could
 	// be learned at all.
@@ -145,7 +147,7 @@ func (l *Loop) backfill(ctx context.Context, m *planner.ModelObservation) {
 		return
 	}
 	h, err := l.cfg.Source.History(ctx, m.Name, end, start)
-	if !l.outcome("backfill", start, err) {
+	if !l.outcome("backfill", start, err) && !errors.Is(err, planner.ErrPartial) {
 		return
 	}
 	if joined, ok := join(h, m.Load); ok {

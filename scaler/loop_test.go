@@ -42,10 +42,10 @@ func (w *world) history(from, to time.Time) planner.LoadHistory {
 
 func (w *world) History(_ context.Context, model string, from, to time.Time) (planner.LoadHistory, error) {
 	w.historyCalls = append(w.historyCalls, fmt.Sprintf("%s %s..%s", model, from.Format("15:04"), to.Format("15:04")))
-	if w.historyErr != nil {
+	if w.historyErr != nil && !errors.Is(w.historyErr, planner.ErrPartial) {
 		return planner.LoadHistory{}, w.historyErr
 	}
-	return w.history(from, to), nil
+	return w.history(from, to), w.historyErr
 }
 
 func (w *world) Observe(_ context.Context, now time.Time) (planner.Observation, error) {
@@ -191,6 +191,20 @@ func TestLoopRetriesAHistoryThatCouldNotBeRead(t *testing.T) {
 	ticks(l, next, 4)
 	if l.Plan().Decision.Model("chat").Peak == nil {
 		t.Error("no forecast after the history could be read")
+	}
+}
+
+func TestLoopUsesWhatAPartialHistoryHolds(t *testing.T) {
+	w := &world{load: 1000, ready: 1, historyErr: fmt.Errorf("store 3 is down: %w", planner.ErrPartial)}
+	l := newLoop(t, w, nil)
+	ticks(l, monday, 6)
+	if l.Plan().Decision.Model("chat").Peak == nil || len(w.historyCalls) != 1 {
+		t.Errorf("a partial history was not used, or asked for %d times", len(w.historyCalls))
+	}
+	for _, s := range l.Status() {
+		if s.Part == "history" && !strings.Contains(s.Error, "store 3") {
+			t.Errorf("the status hides that the history is partial: %+v", s)
+		}
 	}
 }
 

@@ -53,10 +53,12 @@ IsActive. The reason comes from the daemon's HTTP port; without it the answers a
 	}
 	cmd.Flags().StringVar(&f.model, "model", "", "name of the model, as the plan has it")
 	cmd.Flags().StringVar(&f.http, "http", "", "HTTP address of the daemon, host:port or URL (default: ADDR's host, port 8080)")
-	cmd.Flags().StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authorities that may have signed the daemon's certificate; turns TLS on")
+	cmd.Flags().StringVar(&f.tlsCA, "tls-ca", "",
+		"PEM file of the authorities that may have signed the daemon's certificate; turns TLS on")
 	cmd.Flags().StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the client certificate, for mutual TLS; turns TLS on")
 	cmd.Flags().StringVar(&f.tlsKey, "tls-key", "", "PEM file of the client certificate's key")
-	cmd.Flags().StringVar(&f.tlsServerName, "tls-server-name", "", "name in the daemon's certificate when it is not ADDR's host (a port-forward)")
+	cmd.Flags().StringVar(&f.tlsServerName, "tls-server-name", "",
+		"name in the daemon's certificate when it is not ADDR's host (a port-forward)")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answers may take in all")
 	cmd.Flags().StringVar(&f.format, "format", "text", "text or json")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
