@@ -63,7 +63,7 @@ func explain(name string, err error) error {
 }
 
 var (
-	unknownField = regexp.MustCompile(`^line (\d+): field (.+) not found in type (\S+)$`)
+	unknownField = regexp.MustCompile(`^line (\d+): field (.+) not found in type .+$`)
 	wrongType    = regexp.MustCompile("^line (\\d+): cannot unmarshal (!!\\w+) (?:`(.*)` )?into (.+)$")
 	otherLine    = regexp.MustCompile(`^line (\d+): (.*)$`)
 )

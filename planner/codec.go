@@ -51,7 +51,8 @@ func (s State) Validate() error {
 	for i := range s.Models {
 		m := &s.Models[i]
 		if i > 0 && s.Models[i-1].Name >= m.Name {
-			errs = append(errs, fmt.Errorf("models[%d] is %q after %q: names must ascend without repeats", i, m.Name, s.Models[i-1].Name))
+			errs = append(errs, fmt.Errorf("models[%d] is %q after %q: names must ascend without repeats",
+				i, m.Name, s.Models[i-1].Name))
 		}
 		for _, err := range m.problems() {
 			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, err))
@@ -76,7 +77,8 @@ func (m Memory) problems() []error {
 	var errs []error
 	for i, mm := range m.Models {
 		if i > 0 && m.Models[i-1].Name >= mm.Name {
-			errs = append(errs, fmt.Errorf("memory.models[%d] is %q after %q: names must ascend without repeats", i, mm.Name, m.Models[i-1].Name))
+			errs = append(errs, fmt.Errorf("memory.models[%d] is %q after %q: names must ascend without repeats",
+				i, mm.Name, m.Models[i-1].Name))
 		}
 		check := func(key string, n int) {
 			if n < 0 || n > replicasLimit {
@@ -129,7 +131,8 @@ func (s Signals) problem() error {
 	var errs []error
 	check := func(key string, v float64) {
 		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-			errs = append(errs, fmt.Errorf("signals.%s is %v: a finite number of at least 0 is allowed; leave an unknown one out", key, v))
+			errs = append(errs, fmt.Errorf("signals.%s is %v: a finite number of at least 0 is allowed; leave an unknown one out",
+				key, v))
 		}
 	}
 	if s.Waiting != nil {
@@ -150,8 +153,8 @@ func (r *Replicas) problem() error {
 		return nil
 	}
 	if r.Ready < 0 || r.Leaving < 0 || r.Ready > replicasLimit-len(r.Starting) || r.Leaving > replicasLimit {
-		return fmt.Errorf("replicas: %d are ready, %d starting and %d leaving: 0 to %d ready and starting, and as many leaving, are allowed",
-			r.Ready, len(r.Starting), r.Leaving, replicasLimit)
+		return fmt.Errorf("replicas: %d are ready, %d starting and %d leaving: 0 to %d ready and starting, and as many leaving, "+
+			"are allowed", r.Ready, len(r.Starting), r.Leaving, replicasLimit)
 	}
 	return nil
 }
@@ -177,7 +180,8 @@ func (f *Forecast) problem() error {
 			forecastStepsMax, forecastStepMax))
 	}
 	if !plausible(p.Start) {
-		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed", p.Start.Format(time.RFC3339), yearMin, yearMax))
+		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed",
+			p.Start.Format(time.RFC3339), yearMin, yearMax))
 	}
 	return errors.Join(append(errs, negative("prompt", p), negative("completion", c))...)
 }
@@ -209,7 +213,8 @@ func (inv *Inventory) problems() []error {
 			errs = append(errs, fmt.Errorf("pool %q: gpus_per_node is %d: 0 to %d are allowed", p.Name, p.GPUsPerNode, nodeGPUsMax))
 		}
 		if p.Launchable != nil && *p.Launchable < 0 {
-			errs = append(errs, fmt.Errorf("pool %q: launchable is %d: at least 0 is allowed; leave an unknown one out", p.Name, *p.Launchable))
+			errs = append(errs, fmt.Errorf("pool %q: launchable is %d: at least 0 is allowed; leave an unknown one out",
+				p.Name, *p.Launchable))
 		}
 		for _, n := range p.Nodes {
 			if n.FreeGPUs < 0 || n.FreeGPUs > min(n.GPUs, nodeGPUsMax) {

@@ -21,7 +21,7 @@ func (c *course) guard() {
 	// Before the wish is remembered: while facts are missing nobody can say that less was wanted.
 	c.holdBlind()
 	c.next.Wanted = pushMax(c.memory.Wanted, Count{At: c.now, Replicas: c.wanted}, c.now.Add(-c.policy.ScaleDownWindow))
-	
+	c.holdAfterBreak()
 	c.holdWindow()
 	c.limit()
 	if a := c.state.Actuator; a != nil && a.Paused {
@@ -63,7 +63,8 @@ func (c *course) holdAfterBreak() {
 	if watched >= c.policy.ScaleDownWindow {
 		return
 	}
-	c.hold(max(c.last(), c.supply), fmt.Sprintf("the load has been watched without a break for %s, %s are needed before the plan may shrink",
+	c.hold(max(c.last(), c.supply), fmt.Sprintf(
+		"the load has been watched without a break for %s, %s are needed before the plan may shrink",
 		shortDuration(watched), shortDuration(c.policy.ScaleDownWindow)), "restart")
 }
 

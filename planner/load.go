@@ -69,8 +69,9 @@ func (h LoadHistory) Validate() error {
 		forecast.Series
 	}{{"prompt", h.Prompt}, {"completion", h.Completion}, {"requests", h.Requests}} {
 		if !o.Start.Equal(p.Start) || o.Step != p.Step || len(o.Values) != len(p.Values) {
-			errs = append(errs, fmt.Errorf("load history: %s has %d values of %v from %s, prompt has %d of %v from %s: they must share a grid",
-				o.name, len(o.Values), o.Step, o.Start.Format(time.RFC3339), len(p.Values), p.Step, p.Start.Format(time.RFC3339)))
+			errs = append(errs, fmt.Errorf("load history: %s has %d values of %v from %s, prompt has %d of %v from %s: "+
+				"they must share a grid", o.name, len(o.Values), o.Step, o.Start.Format(time.RFC3339),
+				len(p.Values), p.Step, p.Start.Format(time.RFC3339)))
 		}
 		if o.AtLeast != nil && len(o.AtLeast) != len(o.Values) {
 			errs = append(errs, fmt.Errorf("load history: %s has %d lower-bound marks for %d values: none or one each are allowed",

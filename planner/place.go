@@ -284,8 +284,7 @@ func (c *course) probe(r *room) {
 	if path != coldstart.PathUnknown && lt.Path != path {
 		where += fmt.Sprintf(" (nothing is known about starts on a %s: the slowest path that is known stands in)", pathName(path))
 	}
-	// The lead time is read at a stricter quantile than the load: both being bad at once is then within the service level
-	// for half of it.
+	// Half of the tolerated risk; the load is read at τ itself, so together they may miss by up to 1.5·(1−τ).
 	q := 1 - (1-c.policy.ServiceLevel)/2
 	c.lead = &Lead{Path: lt.Path, Quantile: q, Time: lt.Quantile(q), Basis: lt.Basis, Samples: lt.Samples}
 	c.out.Lead = c.lead
@@ -416,7 +415,7 @@ func (c *course) shortfall(r *room, replicas int) {
 	s := c.state.Shape
 	free, needs := r.freeGPUs(s), s.GPUs*s.Pods
 	left := fmt.Sprintf("%d GPUs are free, %d on the emptiest node, and a replica needs %s", free, r.largestHole(s), s.demand())
-	f := Shortfall{Model: c.state.Name, Replicas: replicas, Cause: PoolLimit, Why: left + "; no pool that has these may grow"}
+	f := Shortfall{Model: c.state.Name, Replicas: replicas, Cause: PoolLimit, Why: left + "; no pool with such nodes may grow"}
 	if free >= needs {
 		f.Cause = Fragmented
 	}

@@ -62,8 +62,7 @@ type scenario struct {
 
 type scenarioModel struct {
 	state   ModelState
-	load    *ObservedLoad // its At is moved along by age
-	age     time.Duration
+	load    *ObservedLoad
 	tracker *Tracker
 }
 

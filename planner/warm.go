@@ -149,7 +149,8 @@ func (c *course) haveText() string {
 }
 
 func (c *course) raiseStep(w raiseWindow, need, raised int) {
-	s := c.step(StageWarm, &c.wanted, fmt.Sprintf("%s needs %d; %s: order %d more", c.windowText(w), need, c.haveText(), raised-c.supply))
+	why := fmt.Sprintf("%s needs %d; %s: order %d more", c.windowText(w), need, c.haveText(), raised-c.supply)
+	s := c.step(StageWarm, &c.wanted, why)
 	if raised > need {
 		s.BoundBy = replacement
 	}
@@ -164,11 +165,13 @@ func (c *course) holdStep(w raiseWindow, need, raised int, hold holdWindow) {
 	case c.wanted > c.supply:
 		why += fmt.Sprintf(", the last plan of %d stands", c.wanted)
 	case hold.replicas > c.wanted && c.needBefore(w.from) > c.wanted:
-		why += fmt.Sprintf("; %d are needed before that, sooner than an order of now could serve: short until then", c.needBefore(w.from))
+		why += fmt.Sprintf("; %d are needed before that, sooner than an order of now could serve: short until then",
+			c.needBefore(w.from))
 	case hold.replicas > c.wanted:
 		why += fmt.Sprintf("; %d are needed by %s: too early to order", hold.replicas, c.clock(hold.until))
 	case hold.replicas == c.wanted && need < c.wanted:
-		why += fmt.Sprintf("; %d are needed by %s, before a released replica could be back: hold", hold.replicas, c.clock(hold.until))
+		why += fmt.Sprintf("; %d are needed by %s, before a released replica could be back: hold", hold.replicas,
+			c.clock(hold.until))
 	default:
 		why += ": enough"
 	}
@@ -335,7 +338,8 @@ func (c *course) reportPeak(w raiseWindow) {
 
 // quantileCount is the smallest count that at least the share p of the paths stays at or below.
 func quantileCount(counts []int, p float64) int {
-	sorted := slices.Sorted(slices.Values(counts))
+	sorted := slices.Clone(counts)
+	slices.Sort(sorted)
 	i := ceilCount(p*float64(len(sorted))) - 1 // ceilCount: 0.55·100 is a little above 55 in floating point
 	return sorted[min(max(i, 0), len(sorted)-1)]
 }

@@ -74,7 +74,8 @@ func (w *tinyWorld) replicas() *Replicas {
 func TestHoldIsFixedPoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		need, began := rapid.IntRange(1, 6).Draw(t, "need"), rapid.IntRange(0, 8).Draw(t, "ready")
-		w := &tinyWorld{rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)), ready: began, failures: rapid.IntRange(0, 3).Draw(t, "failures")}
+		w := &tinyWorld{rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)), ready: began,
+			failures: rapid.IntRange(0, 3).Draw(t, "failures")}
 		p := Policy{Seed: rapid.Uint64().Draw(t, "policySeed"), Defaults: DefaultModelPolicy()}
 		p.Defaults.ScaleDownWindow = rapid.SampledFrom([]time.Duration{0, time.Minute, 5 * time.Minute}).Draw(t, "window")
 		fail := rapid.SampledFrom([]float64{0, 0.02, 0.3}).Draw(t, "fail")
