@@ -29,12 +29,25 @@ func readStrict(r io.Reader, v any) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("at byte %d: %w", dec.InputOffset(), err)
+		return fmt.Errorf("at byte %d: %w", errorOffset(err, dec.InputOffset()), err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("at byte %d: one JSON value is allowed, more follows", dec.InputOffset())
 	}
 	return nil
+}
+
+// errorOffset is where in the input err lies, as far as it says so.
+func errorOffset(err error, reached int64) int64 {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return syntax.Offset
+	case errors.As(err, &kind):
+		return kind.Offset
+	}
+	return reached
 }
 
 // Validate reports every broken invariant of the State.

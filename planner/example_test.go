@@ -43,5 +43,5 @@ func ExampleDecide() {
 	}
 	// Output:
 	// 5 replicas: 1 serving, 4 warm
-	// p95 of the peak over 09:15:00–09:15:15 (lead time 3m, tick 15s) needs 5; 1 ready: order 4 more
+	// p95 of the peak over 09:15:00–09:15:15 (lead time 3m [stated, not measured], tick 15s) needs 5; 1 ready: order 4 more
 }

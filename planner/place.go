@@ -306,9 +306,23 @@ func (c *course) slotText(r *room, path coldstart.Path, slot bool) string {
 func (l Lead) text() string {
 	basis := fmt.Sprintf("%s, %s", l.Basis, plural(l.Samples, "start"))
 	if l.Basis == coldstart.Stated {
-		basis = "stated, not measured"
+		basis = notMeasured
+	}
+	if l.Borrowed != "" {
+		basis += ", topped up with " + string(l.Borrowed) + " ones"
 	}
 	return fmt.Sprintf("lead time %s (p%s of %s starts; %s)", shortDuration(l.Time), percent(l.Quantile), pathName(l.Path), basis)
+}
+
+// notMeasured marks a lead time that a person typed in, in every Step that rests on it.
+const notMeasured = "stated, not measured"
+
+// brief is the lead time with what must not be forgotten about it.
+func (l Lead) brief() string {
+	if l.Basis == coldstart.Stated {
+		return shortDuration(l.Time) + " [" + notMeasured + "]"
+	}
+	return shortDuration(l.Time)
 }
 
 // pathName is a start path in words.

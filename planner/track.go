@@ -16,6 +16,8 @@ import (
 type TrackerConfig struct {
 	// Step is the step of the load history, Horizon how far to forecast, Interval the time between two ticks.
 	Step, Horizon, Interval time.Duration
+	// History bounds how much of the past the forecasters keep; 0 is forecast.DefaultHistory.
+	History time.Duration
 	// Paths is the number of joint sample paths.
 	Paths int
 	// Method is the forecaster's name (see forecast.Names).
@@ -45,7 +47,10 @@ type Tracker struct {
 	cfg    TrackerConfig
 	models []*trackedModel // sorted by name
 	byName map[string]*trackedModel
+	open   map[gapKey]time.Time // since when each gap of the last State is open
 }
+
+type gapKey struct{ model, fact string }
 
 type trackedModel struct {
 	TrackedModel
@@ -107,7 +112,7 @@ func newTrackedModel(cfg TrackerConfig, m TrackedModel) (*trackedModel, error) {
 	if m.Profile != nil {
 		profile = m.Profile.Validate()
 	}
-	opts := forecast.Options{}
+	opts := forecast.Options{History: cfg.History}
 	if cfg.Step > 0 {
 		opts.Horizon = int(cfg.Horizon / cfg.Step)
 	}
@@ -136,7 +141,7 @@ func (t *Tracker) Fit(model string, h LoadHistory) error {
 	m.next = h.Prompt.End()
 	m.newest, m.sizes, m.ensemble = nil, requestSizes{}, nil
 	for i := range h.Prompt.Values {
-		m.note(h, i, "history")
+		m.note(h, i, "")
 	}
 	return m.fit()
 }
@@ -208,13 +213,27 @@ func (t *Tracker) State(obs Observation, memory Memory) State {
 		look := looks[m.Name]
 		if look == nil {
 			look = &ModelObservation{Name: m.Name}
-			s.Gaps = append(s.Gaps, Gap{Model: m.Name, Fact: "load", Since: m.next, Detail: "the model was not observed"})
+			s.Gaps = append(s.Gaps, Gap{Model: m.Name, Fact: "load", Since: obs.At, Detail: "the model was not observed"})
 		}
 		ms, gaps := t.modelState(m, look, obs.At)
 		s.Models = append(s.Models, ms)
 		s.Gaps = append(s.Gaps, gaps...)
 	}
+	t.dateGaps(s.Gaps)
 	return s
+}
+
+// dateGaps lets a gap that was open in the last State keep the time since which it is.
+func (t *Tracker) dateGaps(gaps []Gap) {
+	open := make(map[gapKey]time.Time, len(gaps))
+	for i := range gaps {
+		key := gapKey{gaps[i].Model, gaps[i].Fact}
+		if since, ok := t.open[key]; ok && since.Before(gaps[i].Since) {
+			gaps[i].Since = since
+		}
+		open[key] = gaps[i].Since
+	}
+	t.open = open
 }
 
 func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.Time) (ModelState, []Gap) {
@@ -224,6 +243,9 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 	}
 	if err := t.ingest(m, look, now); err != nil {
 		gap("load", "%v", err)
+	}
+	if m.newest != nil && look.LoadSource != "" {
+		m.newest.Source = look.LoadSource
 	}
 	for _, s := range t.learnStarts(m, look, now) {
 		gap("start", "%s", s)
@@ -352,8 +374,8 @@ func (t *Tracker) forecast(m *trackedModel) *Forecast {
 	horizon := int(t.cfg.Horizon / t.cfg.Step)
 	blocks := forecast.DrawBlocks(rng, clock, t.cfg.Paths, horizon)
 	f := &Forecast{
-		Prompt:     m.prompt.Sample(horizon, blocks),
-		Completion: m.completion.Sample(horizon, blocks),
+		Prompt:     briefly(m.prompt.Sample(horizon, blocks)),
+		Completion: briefly(m.completion.Sample(horizon, blocks)),
 		Method:     m.prompt.Name(),
 	}
 	f.MayShrink, f.Authority = t.authority(m)

@@ -135,3 +135,30 @@ func finite(v *float64) *float64 {
 	}
 	return v
 }
+
+// sampleDigits is the precision of sample paths in a State: far finer than any forecast, and a third of the bytes of a
+// recorded State.
+const sampleDigits = 4
+
+// briefly rounds every value of e to sampleDigits significant digits, in place.
+func briefly(e forecast.Ensemble) forecast.Ensemble {
+	for _, path := range e.Paths {
+		for k, v := range path {
+			path[k] = roundDigits(v)
+		}
+	}
+	return e
+}
+
+func roundDigits(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	exponent := int(math.Floor(math.Log10(math.Abs(v)))) + 1 - sampleDigits
+	if exponent > 0 {
+		unit := math.Pow10(exponent)
+		return math.Round(v/unit) * unit
+	}
+	unit := math.Pow10(-exponent)
+	return math.Round(v*unit) / unit
+}

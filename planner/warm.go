@@ -133,10 +133,10 @@ func (c *course) windowText(w raiseWindow) string {
 		return fmt.Sprintf("p%s of the peak until %s (lead time unknown, so the whole forecast counts)", tau, c.clock(w.to))
 	case w.beyond:
 		return fmt.Sprintf("p%s of the peak until %s (the lead time of %s reaches past the forecast)", tau, c.clock(w.to),
-			shortDuration(w.lead))
+			c.lead.brief())
 	default:
 		return fmt.Sprintf("p%s of the peak over %s–%s (lead time %s, tick %s)", tau, c.clock(w.from), c.clock(w.to),
-			shortDuration(w.lead), shortDuration(c.interval))
+			c.lead.brief(), shortDuration(c.interval))
 	}
 }
 

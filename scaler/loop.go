@@ -43,8 +43,11 @@ type Config struct {
 	HistoryWorkers int
 	// Memory is that of the last Decision of an earlier process.
 	Memory planner.Memory
-	// Record makes a Decision durable together with the State and Policy it came from, before it is published.
-	Record func(context.Context, planner.State, planner.Policy, planner.Decision) error
+	// Record makes a Decision durable before it is published.
+	Record func(context.Context, planner.Decision) error
+	// RecordState keeps the State and Policy that the recorded Decision came from, after it was published: a State is
+	// large, and nobody waits for it.
+	RecordState func(context.Context, planner.State, planner.Policy, planner.Decision) error
 	// RecordStarts keeps observed cold starts.
 	RecordStarts func(context.Context, []coldstart.Sample) error
 	// Publish hands the plan to those who serve it; it must not block.
@@ -105,13 +108,16 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 		return
 	}
 	l.memory = decision.Memory
-	l.record(ctx, now, state, decision)
+	recorded := l.record(ctx, now, decision)
 	l.publish(decision)
 	if l.cfg.Metrics != nil {
 		l.cfg.Metrics.observe(&state, &decision, l.cfg.Policy)
 	}
 	if l.cfg.Apply != nil {
 		l.outcome("apply", now, l.cfg.Apply(ctx, decision))
+	}
+	if recorded && l.cfg.RecordState != nil {
+		l.outcome("record_state", now, l.cfg.RecordState(ctx, state, l.cfg.Policy, decision))
 	}
 }
 
@@ -193,13 +199,13 @@ func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Obse
 
 // record makes the Decision durable before anyone can act on it, so that a restart never knows less than KEDA was told.
 // A journal that fails does not keep the plan from being served.
-func (l *Loop) record(ctx context.Context, now time.Time, s planner.State, d planner.Decision) {
+func (l *Loop) record(ctx context.Context, now time.Time, d planner.Decision) bool {
 	if l.cfg.Record == nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	l.outcome("record", now, l.cfg.Record(ctx, s, l.cfg.Policy, d))
+	return l.outcome("record", now, l.cfg.Record(ctx, d))
 }
 
 // recordTimeout bounds how long a slow disk may delay a plan.

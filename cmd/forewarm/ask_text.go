@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"forewarm/coldstart"
 	"forewarm/planner"
 )
 
@@ -83,8 +84,11 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 	}
 	line("plan", "version %d of %s, %s old%s", v.Version, v.At.Format(time.RFC3339), short(age), stale)
 	if l := v.Model.Lead; l != nil {
-		line("lead time", "%s, q%.4g of %s (%s, %s)", short(l.Time), 100*l.Quantile, orUnknown(string(l.Path)), l.Basis,
-			plural(float64(l.Samples), "start"))
+		basis := fmt.Sprintf("%s, %s", l.Basis, plural(float64(l.Samples), "start"))
+		if l.Basis == coldstart.Stated {
+			basis = "stated, not measured"
+		}
+		line("lead time", "%s, q%.4g of %s (%s)", short(l.Time), 100*l.Quantile, orUnknown(string(l.Path)), basis)
 	} else {
 		line("lead time", "unknown")
 	}

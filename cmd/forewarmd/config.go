@@ -286,7 +286,8 @@ func (m *modelConfig) addStarts(ledger *coldstart.Ledger) error {
 func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
 	t := planner.TrackerConfig{
 		Step: c.Prometheus.Step, Horizon: c.Forecast.Horizon, Interval: c.Tick, Paths: c.Forecast.Paths,
-		Method: c.Forecast.Method, Seed: c.Policy.Seed, Location: c.location, Ledger: ledger,
+		History: c.Forecast.History,
+		Method:  c.Forecast.Method, Seed: c.Policy.Seed, Location: c.location, Ledger: ledger,
 	}
 	for i := range c.Models {
 		m := &c.Models[i]

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"forewarm/coldstart"
 	"forewarm/planner"
 	"forewarm/scaler"
 	"forewarm/scaler/journal"
@@ -150,8 +149,9 @@ func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) sca
 	}
 	cfg.Metrics = scaler.NewMetrics(d.registry, d.planAge)
 	if d.journal != nil {
-		cfg.Record = d.journal.Append
-		cfg.RecordStarts = func(ctx context.Context, s []coldstart.Sample) error { return d.journal.AddStarts(ctx, s) }
+		cfg.Record = d.journal.AppendDecision
+		cfg.RecordState = d.journal.AppendState
+		cfg.RecordStarts = d.journal.AddStarts
 	}
 	return cfg
 }
