@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,7 +98,7 @@ func keepForgotten(d *Decision, old Memory) {
 			next.Models = append(next.Models, m)
 		}
 	}
-	slices.SortFunc(next.Models, func(a, b ModelMemory) int { return compareNames(a.Name, b.Name) })
+	slices.SortFunc(next.Models, func(a, b ModelMemory) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // course is one model on its way through the stages. Each stage reads what earlier ones set and adds Steps to out.
@@ -206,15 +207,4 @@ func (c *course) step(stage Stage, replicas *int, why string) *Step {
 	}
 	c.out.Steps = append(c.out.Steps, Step{Stage: stage, Replicas: n, Why: why})
 	return &c.out.Steps[len(c.out.Steps)-1]
-}
-
-func compareNames(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	default:
-		return 0
-	}
 }

@@ -10,13 +10,9 @@ import (
 // plan may grow but not shrink.
 func (c *course) demand() {
 	var missing []string
-	switch l := c.state.Load; {
-	case l == nil:
-		missing = append(missing, "the load is unknown")
-	case c.now.Sub(l.At) > c.policy.LoadMaxAge:
-		missing = append(missing, fmt.Sprintf("the newest load is %s old, %s is allowed",
-			shortDuration(c.now.Sub(l.At)), shortDuration(c.policy.LoadMaxAge)))
-	default:
+	if problem := c.loadProblem(); problem != "" {
+		missing = append(missing, problem)
+	} else {
 		c.loadKnown = true
 	}
 	c.forecastOK = c.state.Forecast != nil && c.forecastCovers()
@@ -38,6 +34,22 @@ func (c *course) demand() {
 	c.step(StageDemand, nil, c.demandText())
 }
 
+// loadProblem says why the load says nothing about this moment, or nothing. A load from further ahead than it may be old
+// was dated by a clock that has been set back since: what is asked for now is not known.
+func (c *course) loadProblem() string {
+	l := c.state.Load
+	if l == nil {
+		return "the load is unknown"
+	}
+	switch age := c.now.Sub(l.At); {
+	case age > c.policy.LoadMaxAge:
+		return fmt.Sprintf("the newest load is %s old, %s is allowed", shortDuration(age), shortDuration(c.policy.LoadMaxAge))
+	case age < -c.policy.LoadMaxAge:
+		return fmt.Sprintf("the newest load is dated %s ahead of now", shortDuration(-age))
+	}
+	return ""
+}
+
 func (c *course) demandText() string {
 	var b strings.Builder
 	if l := c.state.Load; l == nil {
@@ -51,7 +63,11 @@ func (c *course) demandText() string {
 		if l.Source != "" {
 			fmt.Fprintf(&b, " (%s)", l.Source)
 		}
-		fmt.Fprintf(&b, ", %s old", shortDuration(c.now.Sub(l.At)))
+		if age := c.now.Sub(l.At); age >= 0 {
+			fmt.Fprintf(&b, ", %s old", shortDuration(age))
+		} else {
+			fmt.Fprintf(&b, ", dated %s ahead", shortDuration(-age))
+		}
 	}
 	if c.forecastOK {
 		f := c.state.Forecast

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -100,7 +101,7 @@ func NewTracker(cfg TrackerConfig) (*Tracker, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("planner: tracker: %w", err)
 	}
-	slices.SortFunc(t.models, func(a, b *trackedModel) int { return compareNames(a.Name, b.Name) })
+	slices.SortFunc(t.models, func(a, b *trackedModel) int { return cmp.Compare(a.Name, b.Name) })
 	return t, nil
 }
 
@@ -244,14 +245,11 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 	if err := t.ingest(m, look, now); err != nil {
 		gap("load", "%v", err)
 	}
-	if m.newest != nil && look.LoadSource != "" {
-		m.newest.Source = look.LoadSource
-	}
 	for _, s := range t.learnStarts(m, look, now) {
 		gap("start", "%s", s)
 	}
 	ms := ModelState{
-		Name: m.Name, Load: m.newest, Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
+		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
 		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
 		LeadTimes: t.leadTimes(m, now),
 	}
@@ -267,6 +265,19 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 		gap("lead_time", "no start was measured and none is stated")
 	}
 	return ms, gaps
+}
+
+// load is the newest known load, nil when there is none. It is a copy: a State is handed on and must not change under
+// whoever keeps it. A load that came with the history has no source of its own and takes that of the look.
+func (m *trackedModel) load(source string) *ObservedLoad {
+	if m.newest == nil {
+		return nil
+	}
+	l := *m.newest
+	if l.Source == "" {
+		l.Source = source
+	}
+	return &l
 }
 
 // ingest feeds the steps that were not seen before to the forecasters; steps left out are missing.

@@ -96,6 +96,29 @@ func TestTrackerMissing(t *testing.T) {
 	}
 }
 
+// TestTrackerStateStays: a State does not change when the Tracker goes on, and says where its load was read even when
+// later looks bring none.
+func TestTrackerStateStays(t *testing.T) {
+	tr := newTestTracker(t, "last")
+	if err := tr.Fit("chat", steps(monday.Add(-time.Hour), slices.Repeat([]float64{900}, 60)...)); err != nil {
+		t.Fatal(err)
+	}
+	at := func(m int) time.Time { return monday.Add(time.Duration(m) * time.Minute) }
+	first := lookAt(tr, at(0), ModelObservation{Name: "chat", LoadSource: "gateway"}).Models[0]
+	second := lookAt(tr, at(1), ModelObservation{Name: "chat", Load: steps(monday, 1000), LoadSource: "served tokens"}).Models[0]
+	third := lookAt(tr, at(2), ModelObservation{Name: "chat", LoadSource: "gateway"}).Models[0]
+	if first.Load.Source != "gateway" || first.Load.Prompt != 900 {
+		t.Errorf("the load of the history is now %+v", first.Load)
+	}
+	if second.Load.Source != "served tokens" || third.Load.Source != "served tokens" || third.Load.Prompt != 1000 {
+		t.Errorf("the load read from served tokens is %+v, and at the next look %+v", second.Load, third.Load)
+	}
+	third.Load.Prompt = 1
+	if got := lookAt(tr, at(3), ModelObservation{Name: "chat"}).Models[0].Load.Prompt; got != 1000 {
+		t.Errorf("whoever holds a State can change the Tracker: load %v", got)
+	}
+}
+
 // TestTrackerRepeats: steps that were seen before change nothing, neither the forecast nor the newest load.
 func TestTrackerRepeats(t *testing.T) {
 	a, b := newTestTracker(t, "drift"), newTestTracker(t, "drift")

@@ -122,4 +122,34 @@ func TestMetricsFollowTheTicks(t *testing.T) {
 	if got := gather(t, reg, "forewarm_replicas", "ready", "chat"); !math.IsNaN(got) {
 		t.Errorf("an unknown count of ready replicas is exported as %v", got)
 	}
+	if got := gather(t, reg, "forewarm_gaps", ""); got != 1 {
+		t.Errorf("%v gaps of the whole cluster, want that of the observation", got)
+	}
+	ticks(l, next, 140) // beyond the forecast
+	if got := gather(t, reg, "forewarm_forecast_peak_tokens_per_second", "prompt", "chat"); !math.IsNaN(got) {
+		t.Errorf("the peak of a forecast that has ended is exported as %v", got)
+	}
+}
+
+// The lead time of a model is one series, that of the path of the newest plan, and none when it is unknown.
+func TestMetricsFollowTheStartPath(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg, func() float64 { return 0 })
+	const name = "forewarm_lead_time_seconds"
+	for _, tt := range []struct {
+		lead       *planner.Lead
+		warm, cold float64
+	}{
+		{&planner.Lead{Path: "warm_node", Time: time.Minute}, 60, math.NaN()},
+		{&planner.Lead{Path: "cold_node", Time: 5 * time.Minute}, math.NaN(), 300},
+		{nil, math.NaN(), math.NaN()},
+		{&planner.Lead{Path: "warm_node", Time: 2 * time.Minute}, 120, math.NaN()},
+	} {
+		m.observeLead("chat", tt.lead)
+		for path, want := range map[string]float64{"warm_node": tt.warm, "cold_node": tt.cold} {
+			if got := gather(t, reg, name, "chat", path); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Errorf("lead %+v: %s is %v, want %v", tt.lead, path, got, want)
+			}
+		}
+	}
 }

@@ -8,6 +8,7 @@ type Clock struct {
 	base    time.Time
 	speed   float64
 	virtual bool
+	zone    *time.Location // nil leaves the zone as it is
 }
 
 // WallClock is the ordinary clock.
@@ -21,12 +22,23 @@ func VirtualClock(start time.Time, speed float64) Clock {
 	return Clock{origin: time.Now(), base: start, speed: speed, virtual: true}
 }
 
+// In returns the same clock showing the time of a zone: what a plan says happens at 09:15 is read by people there, not by
+// the machine.
+func (c Clock) In(zone *time.Location) Clock {
+	c.zone = zone
+	return c
+}
+
 // Now is the time on this clock.
 func (c Clock) Now() time.Time {
-	if !c.virtual {
-		return time.Now()
+	now := time.Now()
+	if c.virtual {
+		now = c.base.Add(time.Duration(float64(time.Since(c.origin)) * c.speed))
 	}
-	return c.base.Add(time.Duration(float64(time.Since(c.origin)) * c.speed))
+	if c.zone != nil {
+		return now.In(c.zone)
+	}
+	return now
 }
 
 // Wall is how long d on this clock takes on the wall clock.

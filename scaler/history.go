@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +22,8 @@ type reading struct {
 	slots   chan struct{}        // one token for each worker
 	done    chan pastLoad        // what workers have read, taken in by the next tick
 	workers sync.WaitGroup
+	// problems is why a model's history is not read, or in what it is partial.
+	problems problems
 }
 
 // pastLoad is what came of reading one history.
@@ -31,14 +35,33 @@ type pastLoad struct {
 
 func newReading(cfg Config) *reading {
 	r := &reading{
-		unread: make(map[string]time.Time, len(cfg.Models)),
-		slots:  make(chan struct{}, max(1, cfg.HistoryWorkers)),
-		done:   make(chan pastLoad, len(cfg.Models)),
+		unread:   make(map[string]time.Time, len(cfg.Models)),
+		slots:    make(chan struct{}, max(1, cfg.HistoryWorkers)),
+		done:     make(chan pastLoad, len(cfg.Models)),
+		problems: problems{},
 	}
 	for _, m := range cfg.Models {
 		r.unread[m] = time.Time{}
 	}
 	return r
+}
+
+// problems are what is wrong with one part of the tick, by model: a part that works for one model must not hide that it
+// fails for another.
+type problems map[string]error
+
+// err is nil when there are none. It spells out a few, in the order of names, and counts the rest.
+func (p problems) err() error {
+	const shownMax = 3
+	var errs []error
+	for _, model := range slices.Sorted(maps.Keys(p)) {
+		if len(errs) == shownMax {
+			errs = append(errs, fmt.Errorf("and %d more models", len(p)-shownMax))
+			break
+		}
+		errs = append(errs, fmt.Errorf("history of %s: %w", model, p[model]))
+	}
+	return errors.Join(errs...)
 }
 
 // readHistories reads the histories that are due, in the tick or beside it, and takes in those that have come.
@@ -49,13 +72,19 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 		return pastLoad{model, h, err}
 	}
 	for _, model := range l.cfg.Models {
+		if l.cfg.Tracker.End(model).After(now.Add(l.cfg.Step)) {
+			// The clock was ahead and went back: until it caught up, no step would be new. Start over from the past.
+			if _, unread := l.reading.unread[model]; !unread {
+				l.reading.unread[model] = time.Time{}
+			}
+		}
 		tried, unread := l.reading.unread[model]
 		if !unread || !tried.IsZero() && now.Sub(tried) < historyRetry {
 			continue
 		}
 		l.reading.unread[model] = now
 		if l.cfg.HistoryWorkers == 0 {
-			l.takeIn(now, read(model))
+			l.takeIn(ctx, now, read(model))
 			continue
 		}
 		// Under way until its result is taken in: far beyond any retry.
@@ -69,20 +98,34 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 			}
 		})
 	}
+	l.takeInDone(ctx, now)
+}
+
+// takeInDone takes in the histories that workers have read. Fitting takes a part of a second for a model with weeks of
+// history, so it stops after half an interval and leaves the rest to the next tick: a fleet that comes back at once must
+// not make the plan stale.
+func (l *Loop) takeInDone(ctx context.Context, now time.Time) {
+	started, budget := time.Now(), l.cfg.Clock.Wall(l.cfg.Interval)/2
 	for {
 		select {
 		case p := <-l.reading.done:
 			l.reading.unread[p.model] = now
-			l.takeIn(now, p)
+			l.takeIn(ctx, now, p)
 		default:
+			return
+		}
+		if time.Since(started) > budget {
 			return
 		}
 	}
 }
 
 // takeIn fits the forecasters on a history that was read. What is too short is kept and completed by the ticks; steps
-// that a partial answer lacks are missing, as the status says.
-func (l *Loop) takeIn(now time.Time, p pastLoad) {
+// that a partial answer lacks are missing, as the status says. A read that the end of ctx cut short says nothing.
+func (l *Loop) takeIn(ctx context.Context, now time.Time, p pastLoad) {
+	if ctx.Err() != nil {
+		return
+	}
 	err := p.err
 	if err == nil || errors.Is(err, planner.ErrPartial) {
 		fitted := l.cfg.Tracker.Fit(p.model, p.load)
@@ -92,7 +135,9 @@ func (l *Loop) takeIn(now time.Time, p pastLoad) {
 		err = errors.Join(err, fitted)
 	}
 	if err != nil {
-		err = fmt.Errorf("history of %s: %w", p.model, err)
+		l.reading.problems[p.model] = err
+	} else {
+		delete(l.reading.problems, p.model)
 	}
-	l.outcome("history", now, err)
+	l.outcome("history", now, l.reading.problems.err())
 }

@@ -102,7 +102,11 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 		return
 	}
 	l.readHistories(ctx, now)
-	state := l.cfg.Tracker.State(l.observe(ctx, now), l.memory)
+	obs := l.observe(ctx, now)
+	if ctx.Err() != nil {
+		return // the end cut the look short: what it did not see is no reason for a last plan
+	}
+	state := l.cfg.Tracker.State(obs, l.memory)
 	decision, err := planner.Decide(state, l.cfg.Policy)
 	if !l.outcome("decide", now, err) {
 		return
@@ -124,19 +128,21 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 // observe asks the source within one interval. A source that fails altogether yields an Observation in which every
 // fact is missing, so that Decide holds and the plan says why.
 func (l *Loop) observe(ctx context.Context, now time.Time) planner.Observation {
-	ctx, cancel := context.WithTimeout(ctx, max(l.cfg.Clock.Wall(l.cfg.Interval), observeTimeoutMin))
+	look, cancel := context.WithTimeout(ctx, max(l.cfg.Clock.Wall(l.cfg.Interval), observeTimeoutMin))
 	defer cancel()
-	obs, err := l.cfg.Source.Observe(ctx, now)
+	obs, err := l.cfg.Source.Observe(look, now)
+	if ctx.Err() != nil {
+		return planner.Observation{}
+	}
 	if !l.outcome("observe", now, err) {
-		return planner.Observation{
-			At:   now,
-			Gaps: []planner.Gap{{Fact: "observation", Since: l.status.lastGood("observe"), Detail: err.Error()}},
+		since := l.status.lastGood("observe")
+		if since.IsZero() {
+			since = now // it never worked in this process
 		}
+		return planner.Observation{At: now, Gaps: []planner.Gap{{Fact: "observation", Since: since, Detail: err.Error()}}}
 	}
 	obs.At = now
-	for i := range obs.Models {
-		l.backfill(ctx, &obs.Models[i])
-	}
+	l.backfill(look, now, obs.Models)
 	l.recordStarts(ctx, now, obs)
 	return obs
 }
@@ -146,18 +152,28 @@ const observeTimeoutMin = 2 * time.Second
 
 // backfill reads the steps that an outage left between what the tracker has and what the source just brought. Steps
 // that cannot be read stay missing.
-func (l *Loop) backfill(ctx context.Context, m *planner.ModelObservation) {
-	end := l.cfg.Tracker.End(m.Name)
-	start := m.Load.Prompt.Start
-	if m.Load.Prompt.Len() == 0 || end.IsZero() || !start.After(end) || start.Sub(end) > l.cfg.History {
-		return
+func (l *Loop) backfill(ctx context.Context, now time.Time, models []planner.ModelObservation) {
+	asked, failed := false, problems{}
+	for i := range models {
+		m := &models[i]
+		end, start := l.cfg.Tracker.End(m.Name), m.Load.Prompt.Start
+		if m.Load.Prompt.Len() == 0 || end.IsZero() || !start.After(end) || start.Sub(end) > l.cfg.History {
+			continue
+		}
+		asked = true
+		h, err := l.cfg.Source.History(ctx, m.Name, end, start)
+		if err != nil {
+			failed[m.Name] = err
+		}
+		if err != nil && !errors.Is(err, planner.ErrPartial) {
+			continue
+		}
+		if joined, ok := join(h, m.Load); ok {
+			m.Load = joined
+		}
 	}
-	h, err := l.cfg.Source.History(ctx, m.Name, end, start)
-	if !l.outcome("backfill", start, err) && !errors.Is(err, planner.ErrPartial) {
-		return
-	}
-	if joined, ok := join(h, m.Load); ok {
-		m.Load = joined
+	if asked {
+		l.outcome("backfill", now, failed.err())
 	}
 }
 
@@ -197,13 +213,14 @@ func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Obse
 	}
 }
 
-// record makes the Decision durable before anyone can act on it, so that a restart never knows less than KEDA was told.
-// A journal that fails does not keep the plan from being served.
+// record makes the Decision durable before anyone can act on it, so that a restart never knows less than KEDA was told:
+// the end of ctx does not stop it, for the plan would be published all the same. A journal that fails does not keep the
+// plan from being served.
 func (l *Loop) record(ctx context.Context, now time.Time, d planner.Decision) bool {
 	if l.cfg.Record == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	return l.outcome("record", now, l.cfg.Record(ctx, d))
 }

@@ -115,6 +115,15 @@ func planned(t *testing.T, l *Loop) int {
 	return *p.Decision.Model("chat").Replicas
 }
 
+func part(l *Loop, name string) PartStatus {
+	for _, s := range l.Status() {
+		if s.Part == name {
+			return s
+		}
+	}
+	return PartStatus{}
+}
+
 // ticks runs n ticks from start and returns the time of the next.
 func ticks(l *Loop, start time.Time, n int) time.Time {
 	for range n {
@@ -163,89 +172,54 @@ func TestLoopHoldsWhileTheSourceIsDownAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestLoopReadsTheStepsOfAnOutage(t *testing.T) {
-	w := &world{load: 1000, ready: 1}
-	l := newLoop(t, w, nil)
-	next := ticks(l, monday, 1)
-	w.observeErr = errors.New("down")
-	next = ticks(l, next, 120) // half an hour
-	w.observeErr = nil
-	ticks(l, next, 1)
-	want := "chat 09:00..09:20" // Observe itself brings the last ten minutes
-	if got := w.historyCalls[len(w.historyCalls)-1]; got != want {
-		t.Errorf("after the outage history was read for %q, want %q", got, want)
+// A look that the end of the process cuts short makes no plan, and is no failure.
+func TestLoopEndsWithoutABlindPlan(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &endingWorld{world: world{load: 1000, ready: 1}, end: cancel}
+	l := newLoop(t, &w.world, func(c *Config) { c.Source = w })
+	l.Tick(context.Background(), monday)
+	before := l.Plan()
+	w.ending = true
+	l.Tick(ctx, monday.Add(15*time.Second))
+	if l.Plan() != before {
+		t.Error("the tick that was cut short published a plan")
 	}
-}
-
-func TestLoopRetriesAHistoryThatCouldNotBeRead(t *testing.T) {
-	w := &world{load: 1000, ready: 2, historyErr: errors.New("503")}
-	l := newLoop(t, w, nil)
-	next := ticks(l, monday, 3)
-	if got := len(w.historyCalls); got != 1 {
-		t.Errorf("history was asked %d times within a minute, want once", got)
-	}
-	if got := planned(t, l); got < 2 {
-		t.Errorf("with a history that cannot be read the plan is %d, below the 2 that run", got)
-	}
-	w.historyErr = nil
-	ticks(l, next, 4)
-	if l.Plan().Decision.Model("chat").Peak == nil {
-		t.Error("no forecast after the history could be read")
-	}
-}
-
-func TestLoopUsesWhatAPartialHistoryHolds(t *testing.T) {
-	w := &world{load: 1000, ready: 1, historyErr: fmt.Errorf("store 3 is down: %w", planner.ErrPartial)}
-	l := newLoop(t, w, nil)
-	ticks(l, monday, 6)
-	if l.Plan().Decision.Model("chat").Peak == nil || len(w.historyCalls) != 1 {
-		t.Errorf("a partial history was not used, or asked for %d times", len(w.historyCalls))
-	}
-	for _, s := range l.Status() {
-		if s.Part == "history" && !strings.Contains(s.Error, "store 3") {
-			t.Errorf("the status hides that the history is partial: %+v", s)
+	for _, got := range l.Status() {
+		if got.Error != "" {
+			t.Errorf("the end counts as a failure: %+v", got)
 		}
 	}
 }
 
-func TestLoopReadsHistoriesBesideTheTicks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		slow := &slowWorld{world: world{load: 1000, ready: 1}, takes: 40 * time.Second}
-		l := newLoop(t, &slow.world, func(c *Config) { c.Source, c.HistoryWorkers = slow, 2 })
-		done := make(chan error)
-		go func() { done <- l.Run(ctx) }()
-		time.Sleep(time.Second)
-		if l.Plan() == nil {
-			t.Error("the first plan waits for the history")
-		}
-		before := l.Plan().Decision.Model("chat").Peak
-		time.Sleep(time.Minute)
-		after := l.Plan().Decision.Model("chat").Peak
-		if after == nil || slow.calls != 1 {
-			t.Errorf("after a minute the forecast is %v and history was asked %d times (at first %v)", after, slow.calls, before)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
+// endingWorld ends the process in the middle of a look.
+type endingWorld struct {
+	world
+	ending bool
+	end    context.CancelFunc
+}
+
+func (w *endingWorld) Observe(ctx context.Context, now time.Time) (planner.Observation, error) {
+	if w.ending {
+		w.end()
+		return planner.Observation{}, ctx.Err()
+	}
+	return w.world.Observe(ctx, now)
+}
+
+// A plan that is published is recorded, although the process ends meanwhile: the next one must know what KEDA was told.
+func TestLoopRecordsALastPlan(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	recorded := errors.New("not recorded")
+	l := newLoop(t, &world{load: 1000, ready: 1}, func(c *Config) {
+		c.Record = func(ctx context.Context, _ planner.Decision) error {
+			cancel()
+			recorded = ctx.Err()
+			return recorded
 		}
 	})
-}
-
-// slowWorld takes its time for a history.
-type slowWorld struct {
-	world
-	takes time.Duration
-	calls int
-}
-
-func (w *slowWorld) History(ctx context.Context, model string, from, to time.Time) (planner.LoadHistory, error) {
-	w.calls++
-	select {
-	case <-time.After(w.takes):
-		return w.history(from, to), nil
-	case <-ctx.Done():
-		return planner.LoadHistory{}, ctx.Err()
+	l.Tick(ctx, monday)
+	if l.Plan() == nil || recorded != nil {
+		t.Errorf("published %v, recorded with %v", l.Plan(), recorded)
 	}
 }
 
@@ -276,11 +250,7 @@ func TestLoopServesAlthoughTheJournalFails(t *testing.T) {
 	})
 	l.Tick(context.Background(), monday)
 	planned(t, l)
-	var found bool
-	for _, s := range l.Status() {
-		found = found || s.Part == "record" && s.Error == "disk full" && s.LastGood.IsZero()
-	}
-	if !found {
+	if s := part(l, "record"); s.Error != "disk full" || !s.LastGood.IsZero() {
 		t.Errorf("the status does not show the full disk: %+v", l.Status())
 	}
 }

@@ -25,6 +25,7 @@ type Metrics struct {
 	matured      *prometheus.CounterVec
 	covered      *prometheus.CounterVec
 	expectations map[string][]expectation
+	paths        map[string]string // the start path that leadTime has of a model
 }
 
 // NewMetrics registers the metrics. planAge is asked at each scrape, since an age must grow while the loop hangs; it
@@ -50,7 +51,7 @@ func NewMetrics(reg prometheus.Registerer, planAge func() float64) *Metrics {
 		peak:       gauge("forecast_peak_tokens_per_second", "Service-level quantile of the peak over the lead window.", "model", "kind"),
 		load:       gauge("load_tokens_per_second", "Newest offered load.", "model", "kind"),
 		held:       gauge("plan_held", "1 while the plan is kept although less is wanted.", "model"),
-		gaps:       gauge("gaps", "Facts missing in the latest State.", "model"),
+		gaps:       gauge("gaps", "Facts missing in the latest State; without a model those of the whole cluster.", "model"),
 		lastGood:   gauge("last_good_timestamp_seconds", "When a part of the tick last worked.", "part"),
 		failures:   counter("tick_failures_total", "Failures of a part of the tick.", "part"),
 		errorRatio: gauge("forecast_error_ratio", "Newest matured forecast of the lead window's start: |actual - median| / actual.", "model", "kind"),
@@ -58,6 +59,7 @@ func NewMetrics(reg prometheus.Registerer, planAge func() float64) *Metrics {
 		covered: counter("forecasts_covered_total", "Matured forecasts whose service-level quantile was not exceeded.",
 			"model", "kind"),
 		expectations: map[string][]expectation{},
+		paths:        map[string]string{},
 	}
 }
 
@@ -76,6 +78,7 @@ func (m *Metrics) observe(s *planner.State, d *planner.Decision, p planner.Polic
 	for _, g := range d.Gaps {
 		missing[g.Model]++
 	}
+	m.gaps.WithLabelValues("").Set(float64(missing[""]))
 	for i := range s.Models {
 		ms := &s.Models[i]
 		m.observeModel(ms, d.Model(ms.Name), missing[ms.Name])
@@ -92,6 +95,9 @@ func (m *Metrics) observeModel(ms *planner.ModelState, md *planner.ModelDecision
 	if md.Replicas != nil {
 		m.count(name, "serving", &md.Serving)
 		m.count(name, "warm", &md.Warm)
+	} else {
+		m.count(name, "serving", nil)
+		m.count(name, "warm", nil)
 	}
 	if r := ms.Replicas; r != nil {
 		starting := len(r.Starting)
@@ -101,17 +107,30 @@ func (m *Metrics) observeModel(ms *planner.ModelState, md *planner.ModelDecision
 		m.count(name, "ready", nil)
 		m.count(name, "starting", nil)
 	}
-	m.leadTime.DeletePartialMatch(prometheus.Labels{"model": name})
-	if md.Lead != nil {
-		m.leadTime.WithLabelValues(name, string(md.Lead.Path)).Set(md.Lead.Time.Seconds())
-	}
+	m.observeLead(name, md.Lead)
 	if md.Peak != nil {
 		m.peak.WithLabelValues(name, "prompt").Set(float64(md.Peak.Load.Prompt))
 		m.peak.WithLabelValues(name, "completion").Set(float64(md.Peak.Load.Completion))
+	} else { // an old forecast must not look like today's
+		m.peak.DeleteLabelValues(name, "prompt")
+		m.peak.DeleteLabelValues(name, "completion")
 	}
 	if ms.Load != nil {
 		m.load.WithLabelValues(name, "prompt").Set(float64(ms.Load.Prompt))
 		m.load.WithLabelValues(name, "completion").Set(float64(ms.Load.Completion))
+	}
+}
+
+// observeLead keeps one start path per model. The series of a path that stays is never removed, so that no scrape finds
+// the model without one.
+func (m *Metrics) observeLead(model string, lead *planner.Lead) {
+	if old, ok := m.paths[model]; ok && (lead == nil || old != string(lead.Path)) {
+		m.leadTime.DeleteLabelValues(model, old)
+		delete(m.paths, model)
+	}
+	if lead != nil {
+		m.paths[model] = string(lead.Path)
+		m.leadTime.WithLabelValues(model, string(lead.Path)).Set(lead.Time.Seconds())
 	}
 }
 

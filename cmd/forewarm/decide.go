@@ -73,8 +73,8 @@ func (f *decideFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// compare says whether the replay is what the daemon decided then. It differs only when another version or another kind
-// of machine recorded it.
+// compare says whether the replay is what the daemon decided then, and returns errFound when it is not. It differs only
+// when another version or another kind of machine recorded it.
 func compare(w io.Writer, replayed, recorded *planner.Decision) error {
 	a, err := json.Marshal(replayed)
 	if err != nil {
@@ -89,7 +89,7 @@ func compare(w io.Writer, replayed, recorded *planner.Decision) error {
 		return nil
 	}
 	fmt.Fprintln(w, "\nNOT the Decision that was recorded: it was made by another version or on another kind of machine")
-	return nil
+	return errFound
 }
 
 // inputs returns what to decide on; recorded is what the daemon decided then, nil when that is not known or another

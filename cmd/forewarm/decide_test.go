@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +124,29 @@ func TestDecideReplaysAJournal(t *testing.T) {
 	_, state, _ := forewarm("decide", "--journal", dir, "--format", "state")
 	if code, out, errs := forewarm("decide", "--state", writeFile(t, "s.json", state)); code != 0 || !strings.Contains(out, "chat: ") {
 		t.Errorf("the exported State gives %d:\n%s%s", code, out, errs)
+	}
+}
+
+// A replay that differs from what was recorded is a finding: exit code 1, not silence and not a usage error.
+func TestDecideFindsADifferentReplay(t *testing.T) {
+	dir := t.TempDir()
+	j, _, err := journal.Open(dir, journal.Options{}, monday, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := planner.Policy{Defaults: planner.DefaultModelPolicy()}
+	s := burstState(t)
+	d, err := planner.Decide(s, policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Models[0].Serving++ // as another version might have decided
+	if err := errors.Join(j.Append(context.Background(), s, policy, d), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := forewarm("decide", "--journal", dir)
+	if code != 1 || !strings.Contains(out, "NOT the Decision that was recorded") {
+		t.Errorf("exit code %d:\n%s%s", code, out, errs)
 	}
 }
 

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,12 +29,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errFound):
+		return 1
+	default:
 		fmt.Fprintf(stderr, "forewarm: %v\n", err)
 		return 2
 	}
-	return 0
 }
+
+// errFound is returned by a command that printed something that needs attention.
+var errFound = errors.New("a check found something")
 
 func newRootCmd() *cobra.Command {
 	root := &cobra.Command{

@@ -59,6 +59,10 @@ func configFindings(cfg *config) []prom.Finding {
 		find(prom.Warning, "", "data_dir", "no journal is kept: decisions cannot be explained later and starts are not remembered",
 			"set data_dir to a directory on a persistent volume")
 	}
+	if cfg.KEDA.StaleAfter <= cfg.Tick {
+		find(prom.Error, "", "keda.stale_after", fmt.Sprintf("stale_after is %s with a tick of %s: every plan is stale before the next one",
+			cfg.KEDA.StaleAfter, cfg.Tick), "set keda.stale_after to three ticks and keda.max_plan_age well above that")
+	}
 	policy := cfg.policy()
 	for i := range cfg.Models {
 		m := &cfg.Models[i]
@@ -74,23 +78,30 @@ func configFindings(cfg *config) []prom.Finding {
 			find(prom.Error, m.Name, "replicas_min", fmt.Sprintf("authority %s answers replicas_min, which is 0: KEDA would be told that nothing is needed", p.Authority),
 				"set replicas_min to what must run, or authority: act")
 		}
-		if err := beyondHorizon(cfg, m); err != "" {
-			find(prom.Error, m.Name, "lead_time", err, "raise forecast.horizon")
+		if text := beyondHorizon(cfg, m, policy.For(m.Name).ServiceLevel); text != "" {
+			find(prom.Error, m.Name, "lead_time", text, "raise forecast.horizon")
+		}
+		if age := cfg.Prometheus.Step + cfg.Prometheus.IngestDelay + cfg.Tick; policy.For(m.Name).LoadMaxAge < age {
+			find(prom.Error, m.Name, "load_max_age", fmt.Sprintf("load_max_age is %s, but the newest load is up to %s old between two steps: "+
+				"it would count as missing, and the plan would never shrink", policy.For(m.Name).LoadMaxAge, age),
+				"raise load_max_age, or shorten prometheus.step")
 		}
 	}
 	return out
 }
 
-// beyondHorizon says which stated lead time the forecast would not reach.
-func beyondHorizon(cfg *config, m *modelConfig) string {
+// beyondHorizon says which stated lead time the forecast would not reach, at the quantile the planner reads it at under
+// this service level.
+func beyondHorizon(cfg *config, m *modelConfig, serviceLevel float64) string {
 	var long []string
-	for name, s := range m.LeadTimes {
-		lt, err := s.leadTime(startPaths[name])
+	quantile := 1 - (1-serviceLevel)/2
+	for _, name := range slices.Sorted(maps.Keys(m.LeadTimes)) {
+		lt, err := m.LeadTimes[name].leadTime(startPaths[name])
 		if err != nil {
 			continue // refused when the configuration was read
 		}
-		if q := lt.Quantile(0.975); q+cfg.Tick > cfg.Forecast.Horizon {
-			long = append(long, fmt.Sprintf("q97.5 of %s is %s", name, q.Round(time.Second)))
+		if q := lt.Quantile(quantile); q+cfg.Tick > cfg.Forecast.Horizon {
+			long = append(long, fmt.Sprintf("q%.4g of %s is %s", 100*quantile, name, q.Round(time.Second)))
 		}
 	}
 	if len(long) == 0 {

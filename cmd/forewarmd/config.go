@@ -119,12 +119,26 @@ func (c *config) validate() error {
 	add("prometheus.", c.Prometheus.Validate())
 	add("", c.validateForecast())
 	add("policy.", c.Policy.Planner().Validate())
+	add("", c.validatePolicyNames())
 	if len(c.Models) == 0 {
 		add("", errors.New("models is empty: at least one model is needed"))
 	}
 	add("", prom.ValidateModels(c.promModels()))
+	policy := c.policy()
 	for i := range c.Models {
-		add(fmt.Sprintf("models[%d] %q: ", i, c.Models[i].Name), c.Models[i].validate(c.Policy.Planner().Defaults))
+		add(fmt.Sprintf("models[%d] %q: ", i, c.Models[i].Name), c.Models[i].validate(policy.For(c.Models[i].Name)))
+	}
+	return errors.Join(errs...)
+}
+
+// validatePolicyNames reports policies of models that there are not: a misspelt name would leave a model to the defaults.
+func (c *config) validatePolicyNames() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Policy.Models)) {
+		if !slices.Contains(c.modelNames(), name) {
+			errs = append(errs, fmt.Errorf("policy.models has %q: the names under models are allowed: %s", name,
+				strings.Join(c.modelNames(), ", ")))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -137,6 +151,9 @@ func (c *config) validateForecast() error {
 	}
 	if f.Horizon < time.Minute || f.Horizon > 24*time.Hour {
 		errs = append(errs, fmt.Errorf("forecast.horizon is %v: 1m to 24h are allowed", f.Horizon))
+	}
+	if f.Horizon >= time.Minute && f.Horizon < c.Prometheus.Step {
+		errs = append(errs, fmt.Errorf("forecast.horizon is %v: at least prometheus.step, %v, is allowed", f.Horizon, c.Prometheus.Step))
 	}
 	if f.History < time.Hour || f.History > 400*24*time.Hour {
 		errs = append(errs, fmt.Errorf("forecast.history is %v: 1h to 9600h are allowed", f.History))
@@ -157,7 +174,8 @@ var startPaths = map[string]coldstart.Path{
 	"any": coldstart.PathUnknown,
 }
 
-func (m *modelConfig) validate(defaults planner.ModelPolicy) error {
+// validate reports what is wrong with a model; policy is the one it would run under.
+func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 	var errs []error
 	errs = append(errs, m.Shape.Validate())
 	if m.Profile != nil {
@@ -174,11 +192,11 @@ func (m *modelConfig) validate(defaults planner.ModelPolicy) error {
 			errs = append(errs, fmt.Errorf("lead_times.%s: %w", name, err))
 		}
 	}
-	p := planner.Policy{Defaults: planner.DefaultModelPolicy(), Models: map[string]planner.ModelPolicy{m.Name: m.Policy.Over(defaults)}}
+	p := planner.Policy{Defaults: planner.DefaultModelPolicy(), Models: map[string]planner.ModelPolicy{m.Name: policy}}
 	if err := p.Validate(); err != nil {
 		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "models."+m.Name+".", "policy.")))
 	}
-	if p.Models[m.Name].ReplicasMin == 0 && !m.seesDemandAtZero() {
+	if policy.ReplicasMin == 0 && !m.seesDemandAtZero() {
 		errs = append(errs, fmt.Errorf("policy.replicas_min is 0 with arrivals.source %q: 0 is allowed only when arrivals are seen "+
 			"without a replica (source %s, or %s with requests or queue)", m.Arrivals.Source, prom.ArrivalsGIE, prom.ArrivalsCustom))
 	}

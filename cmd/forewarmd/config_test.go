@@ -104,6 +104,14 @@ models:
 			`policy.replicas_min is 0 with arrivals.source ""`}},
 		{"zero with served tokens", minimal + "  policy: {replicas_min: 0}\n  arrivals: {source: gen-ai}\n", []string{
 			`policy.replicas_min is 0 with arrivals.source "gen-ai"`}},
+		{"zero by the policy of the model", minimal + "policy: {models: {m: {replicas_min: 0}}}\n", []string{
+			`policy.replicas_min is 0 with arrivals.source ""`}},
+		{"limits that meet from two places", minimal + "  policy: {replicas_min: 5}\npolicy: {models: {m: {replicas_max: 3}}}\n", []string{
+			"policy.replicas_min is 5: at most replicas_max, 3, is allowed"}},
+		{"policy of nobody", minimal + "policy: {models: {chat-70b: {replicas_min: 2}}}\n", []string{
+			`f.yaml: policy.models has "chat-70b": the names under models are allowed: m`}},
+		{"horizon below a step", strings.Replace(minimal, "9\"}", "9\", step: 5m}\nforecast: {horizon: 2m}", 1), []string{
+			"forecast.horizon is 2m0s: at least prometheus.step, 5m0s, is allowed"}},
 		{"two documents", minimal + "---\n{}\n", []string{"one YAML document is allowed"}},
 		{"no YAML", "a: [", []string{"f.yaml: "}},
 	} {

@@ -32,7 +32,7 @@ type daemon struct {
 	http     *http.Server
 	journal  *journal.Journal // nil when there is none
 	registry *prometheus.Registry
-	// KEDAAddr and HTTPAddr are where it listens, for port 0 as well.
+	// The listeners know their ports, also when 0 was asked for.
 	kedaListener, httpListener net.Listener
 	serving                    atomic.Bool
 	closing                    sync.Once
@@ -113,14 +113,16 @@ func (d *daemon) openJournal() (planner.Memory, error) {
 	if report.Aside != "" {
 		d.log.Error("the journal was set aside and a fresh one started", "aside", report.Aside, "why", report.Why)
 	}
-	return d.recall()
+	return d.recall(), nil
 }
 
-func (d *daemon) recall() (planner.Memory, error) {
+// recall takes over what the journal knows. What it cannot give back is loud but not fatal, for the reason of
+// openJournal: a daemon that does not start answers nobody.
+func (d *daemon) recall() planner.Memory {
 	ctx := context.Background()
 	starts, err := d.journal.Starts(ctx)
 	if err != nil {
-		return planner.Memory{}, err
+		d.log.Error("the recorded starts cannot be read: running without them", "error", err)
 	}
 	for _, s := range starts {
 		if err := d.parts.tracker.Ledger.Add(s); err != nil {
@@ -128,14 +130,17 @@ func (d *daemon) recall() (planner.Memory, error) {
 		}
 	}
 	last, ok, err := d.journal.Last(ctx)
+	if err != nil {
+		d.log.Error("the last plan cannot be read: nothing shrinks until a scale-down window has been watched", "error", err)
+	}
 	if err != nil || !ok {
-		return planner.Memory{}, err
+		return planner.Memory{}
 	}
 	d.keda.Publish(&last)
 	d.log.Info("taken over from the journal", "plan", last.At, "starts", len(starts))
 	memory := last.Memory
 	memory.Unbroken = time.Time{} // nobody watched while the process was down, however short that was
-	return memory, nil
+	return memory
 }
 
 func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
@@ -222,7 +227,9 @@ func (d *daemon) close(ctx context.Context) (err error) {
 		if d.http != nil {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
-			errs = append(errs, d.http.Shutdown(ctx))
+			if err := d.http.Shutdown(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("stopping http: %w", errors.Join(err, d.http.Close())))
+			}
 		}
 		for _, l := range []net.Listener{d.kedaListener, d.httpListener} {
 			if l != nil {

@@ -411,6 +411,29 @@ func TestDataDirThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// A journal that opens and then cannot be read costs the memory, not the daemon.
+func TestJournalThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	setWorld(t, dir, 2000, 1)
+	var log safeBuffer
+	d, err := newDaemon(childParts(dir), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close(context.Background())
+	if err := d.journal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if m := d.recall(); !m.At.IsZero() || len(m.Models) > 0 {
+		t.Errorf("recalled %+v", m)
+	}
+	for _, want := range []string{"starts cannot be read", "last plan cannot be read"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, log.String())
+		}
+	}
+}
+
 // A foreign file in the journal's place is set aside, not lost and not fatal.
 func TestForeignJournalIsSetAside(t *testing.T) {
 	dir := t.TempDir()

@@ -33,12 +33,14 @@ func runDemo(ctx context.Context, f *flags, out io.Writer, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
+	running, stop := context.WithCancel(ctx)
 	greeted := make(chan struct{})
 	go func() {
 		defer close(greeted)
-		greet(ctx, d, f.speed, dir, out)
+		greet(running, d, f.speed, dir, out)
 	}()
 	err = d.run(ctx)
+	stop() // a daemon that failed before its first plan greets nobody
 	<-greeted
 	return err
 }

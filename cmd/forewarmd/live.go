@@ -30,7 +30,7 @@ func newLive(cfg *config, log *slog.Logger) (*daemon, error) {
 		return nil, err
 	}
 	return newDaemon(parts{
-		clock:    scaler.WallClock(),
+		clock:    scaler.WallClock().In(cfg.location),
 		source:   source,
 		tracker:  cfg.trackerConfig(ledger),
 		policy:   cfg.policy(),
