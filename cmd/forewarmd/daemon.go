@@ -42,6 +42,7 @@ type daemon struct {
 type parts struct {
 	clock    scaler.Clock
 	source   scaler.Source
+	follow   func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
 	apply    func(context.Context, planner.Decision) error
 	tracker  planner.TrackerConfig
 	policy   planner.Policy
@@ -176,7 +177,7 @@ func (d *daemon) newHTTP() *http.Server {
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	var wg sync.WaitGroup
 	start := func(what string, f func() error) {
 		wg.Go(func() {
@@ -193,6 +194,9 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 		return nil
 	})
+	if d.parts.follow != nil {
+		start("cluster", func() error { return d.parts.follow(ctx) })
+	}
 	d.serving.Store(true)
 	loopDone := make(chan struct{})
 	start("loop", func() error {
