@@ -35,7 +35,7 @@ type Config struct {
 
 // DefaultConfig returns the settings of an empty configuration.
 func DefaultConfig() Config {
-	return Config{Enabled: EnabledAuto, Rediscover: 5 * time.Minute, StaleAfter: time.Minute}
+	return Config{Enabled: EnabledAuto, Namespaces: []string{}, Rediscover: 5 * time.Minute, StaleAfter: time.Minute}
 }
 
 var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
