@@ -32,6 +32,7 @@ type config struct {
 	Models     []modelConfig  `yaml:"models"`
 
 	location *time.Location // of Forecast.Timezone
+	raw      []byte         // as it was read
 }
 
 type httpConfig struct {
@@ -88,6 +89,7 @@ func readConfig(path string) (*config, error) {
 
 func parseConfig(name string, data []byte) (*config, error) {
 	c := defaultConfig()
+	c.raw = data
 	if err := configs.Decode(name, data, &c); err != nil {
 		return nil, err
 	}
