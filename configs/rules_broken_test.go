@@ -91,6 +91,14 @@ func TestRulesCatchImports(t *testing.T) {
 			"forecast -> github.com/spf13/cobra: forecast imports"},
 		{"coldstart to a new library", "coldstart", "example.com/stats", nil,
 			"coldstart -> example.com/stats: coldstart imports"},
+		{"kube to a controller of Kueue", "scaler/kube", "sigs.k8s.io/kueue/pkg/cache", nil,
+			"kube -> sigs.k8s.io/kueue/pkg/cache: scaler/kube imports only"},
+		{"kube to KEDA's scalers", "scaler/kube", "github.com/kedacore/keda/v2/pkg/scalers", nil,
+			"scaler/kube imports only"},
+		{"kube to an adapter", "scaler/kube", "forewarm/scaler/prom", nil,
+			"kube -> forewarm/scaler/prom: an adapter imports no other"},
+		{"another adapter to client-go", "scaler/prom", "k8s.io/client-go/rest", nil,
+			"prom -> k8s.io/client-go/rest: an adapter imports one client library; this one is scaler/kube's"},
 		{"planner to configs", "planner", "forewarm/configs", nil, "planner -> forewarm/configs: planner imports only"},
 	}
 	for _, tt := range tests {

@@ -186,12 +186,16 @@ var clientLibraries = map[string][]string{
 	"scaler/kube":    {"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/kueue", "sigs.k8s.io/karpenter"},
 }
 
-// thirdParty lists, for the packages that only compute, all that they may import beside the standard library and
-// themselves. planner/report is a renderer and not among them.
+// thirdParty lists, for the packages that only compute and for the one that links a whole ecosystem, all that they may
+// import beside the standard library and themselves. planner/report is a renderer and not among them. Of Kueue, Karpenter
+// and KEDA only the API types are there for scaler/kube.
 var thirdParty = map[string][]string{
 	"forecast":  {"gonum.org/v1/gonum", "github.com/teambition/rrule-go"},
 	"coldstart": {"gonum.org/v1/gonum"},
 	"planner":   {"gonum.org/v1/gonum", module + "/forecast", module + "/coldstart"},
+	"scaler/kube": {"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		"sigs.k8s.io/kueue/apis", "sigs.k8s.io/karpenter/pkg/apis", "github.com/kedacore/keda/v2/apis",
+		module + "/scaler", module + "/planner", module + "/coldstart"},
 }
 
 // checkLibraries returns a finding for each direct import of a library that is not this package's to import.

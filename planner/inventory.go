@@ -14,6 +14,11 @@ type Pool struct {
 	GPUsPerNode int `json:"gpus_per_node"`
 	// Launchable is how many more nodes the pool's limits allow; nil is unknown.
 	Launchable *int `json:"launchable,omitempty"`
+	// Launching is how many nodes were ordered and cannot take pods yet.
+	Launching int `json:"launching,omitempty"`
+	// Sharing is how the pool's GPUs are shared (time-slicing, mps); empty when every one goes to one pod. Nodes that
+	// share are not Usable: a pod would get a share where it asks for a GPU.
+	Sharing string `json:"sharing,omitempty"`
 	// NoStock is set while launches fail for lack of capacity at the provider.
 	NoStock bool   `json:"no_stock,omitempty"`
 	Nodes   []Node `json:"nodes"` // sorted by name
@@ -29,6 +34,9 @@ type Node struct {
 	FreeGPUs int    `json:"free_gpus"`
 	// Usable is false while the node is not ready, is cordoned, or carries a taint that replicas do not tolerate.
 	Usable bool `json:"usable"`
+	// OnlyFor names, sorted, the models whose pods may run on the node when its taints or their node selectors keep
+	// others of the models away; empty means that all may.
+	OnlyFor []string `json:"only_for,omitempty"`
 }
 
 // Quota is the GPU quota that a model's replicas are admitted under (a Kueue ClusterQueue and flavor).
@@ -37,4 +45,12 @@ type Quota struct {
 	Flavor  string `json:"flavor"`
 	Nominal int    `json:"nominal_gpus"`
 	Used    int    `json:"used_gpus"`
+	// Resource is what is counted when that is not whole GPUs: a MIG profile's resource.
+	Resource string `json:"resource,omitempty"`
+	// Cohort is the set of queues that lend to each other, empty for none. The limits are nil where there is none.
+	Cohort         string `json:"cohort,omitempty"`
+	BorrowingLimit *int   `json:"borrowing_limit_gpus,omitempty"`
+	LendingLimit   *int   `json:"lending_limit_gpus,omitempty"`
+	// Models are those whose workloads are admitted through the queue, sorted.
+	Models []string `json:"models,omitempty"`
 }

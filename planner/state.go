@@ -98,6 +98,24 @@ type Actuator struct {
 	ScaleUpTolerance float64 `json:"scale_up_tolerance"`
 	// Paused is set while the ScaledObject is paused: its HPA is gone and nothing acts on the answer.
 	Paused bool `json:"paused,omitempty"`
+	// PausedAt is the number of replicas that the pause keeps; nil is whatever there was.
+	PausedAt *int `json:"paused_at_replicas,omitempty"`
+	// ScaleInPaused and ScaleOutPaused are set while the autoscaler may not go that way.
+	ScaleInPaused  bool `json:"scale_in_paused,omitempty"`
+	ScaleOutPaused bool `json:"scale_out_paused,omitempty"`
+	// ReplicasMin and ReplicasMax are the autoscaler's own limits; nil is unknown.
+	ReplicasMin *int `json:"replicas_min,omitempty"`
+	ReplicasMax *int `json:"replicas_max,omitempty"`
+	// Fallback is what KEDA does when it gets no answer; nil is nothing.
+	Fallback *Fallback `json:"fallback,omitempty"`
+}
+
+// Fallback is a ScaledObject's fallback: after more than FailureThreshold failures in a row KEDA takes Replicas, in the
+// way that Behavior says (static, currentReplicas, currentReplicasIfHigher, …).
+type Fallback struct {
+	Behavior         string `json:"behavior"`
+	Replicas         int    `json:"replicas"`
+	FailureThreshold int    `json:"failure_threshold"`
 }
 
 // Gap is a fact that is missing, since when, and what is done about it.

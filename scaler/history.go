@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"forewarm/forecast"
@@ -18,10 +17,9 @@ const historyRetry = time.Minute
 
 // reading keeps track of the histories that have not been read yet.
 type reading struct {
-	unread  map[string]time.Time // model → when it was last tried, zero for never
-	slots   chan struct{}        // one token for each worker
-	done    chan pastLoad        // what workers have read, taken in by the next tick
-	workers sync.WaitGroup
+	unread map[string]time.Time // model → when it was last tried, zero for never
+	slots  chan struct{}        // one token for each worker
+	done   chan pastLoad        // what workers have read, taken in by the next tick
 	// problems is why a model's history is not read, or in what it is partial.
 	problems problems
 }
@@ -66,9 +64,10 @@ func (p problems) err() error {
 
 // readHistories reads the histories that are due, in the tick or beside it, and takes in those that have come.
 func (l *Loop) readHistories(ctx context.Context, now time.Time) {
-	to := now.Truncate(l.cfg.Step)
+	// A worker may outlast a Reconfigure, so that it takes along what it was started for.
+	to, past, source, from := now.Truncate(l.cfg.Step), l.cfg.History, l.cfg.Source, l.reading
 	read := func(model string) pastLoad {
-		h, err := l.cfg.Source.History(ctx, model, to.Add(-l.cfg.History), to)
+		h, err := source.History(ctx, model, to.Add(-past), to)
 		return pastLoad{model, h, err}
 	}
 	for _, model := range l.cfg.Models {
@@ -89,11 +88,11 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 		}
 		// Under way until its result is taken in: far beyond any retry.
 		l.reading.unread[model] = now.Add(24 * time.Hour)
-		l.reading.workers.Go(func() {
+		l.workers.Go(func() {
 			select {
-			case l.reading.slots <- struct{}{}:
-				defer func() { <-l.reading.slots }()
-				l.reading.done <- read(model)
+			case from.slots <- struct{}{}:
+				defer func() { <-from.slots }()
+				from.done <- read(model)
 			case <-ctx.Done():
 			}
 		})

@@ -180,7 +180,7 @@ func TestLoopFitsNoLongerThanATickAllows(t *testing.T) {
 	})
 	ctx := context.Background()
 	l.readHistories(ctx, monday) // which may have taken in one already
-	l.reading.workers.Wait()
+	l.workers.Wait()
 	for left := len(l.reading.unread); left > 0; left-- {
 		l.takeInDone(ctx, monday)
 		if got := len(l.reading.unread); got != left-1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,6 +67,8 @@ type Loop struct {
 	status  status
 	version int64
 	reading *reading
+	workers sync.WaitGroup         // that read histories
+	next    atomic.Pointer[Config] // what Reconfigure was given and no tick has taken yet
 }
 
 // NewLoop returns a Loop that has not started.
@@ -82,12 +85,16 @@ func (l *Loop) Plan() *Plan { return l.plan.Load() }
 // Run ticks until ctx ends. The first tick comes at once. It returns nil when ctx ends: a loop has no other end.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer l.reading.workers.Wait()
+	defer l.workers.Wait()
 	defer cancel()
 	ticker := time.NewTicker(l.cfg.Clock.Wall(l.cfg.Interval))
 	defer ticker.Stop()
 	for {
+		before := l.cfg.Interval
 		l.Tick(ctx, l.cfg.Clock.Now())
+		if l.cfg.Interval != before {
+			ticker.Reset(l.cfg.Clock.Wall(l.cfg.Interval))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -101,6 +108,7 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
+	l.reconfigured()
 	l.readHistories(ctx, now)
 	obs := l.observe(ctx, now)
 	if ctx.Err() != nil {
@@ -122,6 +130,26 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	}
 	if recorded && l.cfg.RecordState != nil {
 		l.outcome("record_state", now, l.cfg.RecordState(ctx, state, l.cfg.Policy, decision))
+	}
+}
+
+// Reconfigure makes the loop observe and decide by next from its next tick on: by its Source, Tracker, Policy, Models,
+// Interval, Step, History and HistoryWorkers. Everything else, the memory of the last Decision above all, stays as it is.
+// With a new Tracker the histories are read anew, and until they are the plan holds or grows. It may be called from any
+// goroutine; of several calls between two ticks the last counts.
+func (l *Loop) Reconfigure(next Config) { l.next.Store(&next) }
+
+func (l *Loop) reconfigured() {
+	next := l.next.Swap(nil)
+	if next == nil {
+		return
+	}
+	anew := next.Tracker != l.cfg.Tracker
+	l.cfg.Source, l.cfg.Tracker, l.cfg.Policy, l.cfg.Models = next.Source, next.Tracker, next.Policy, next.Models
+	l.cfg.Interval, l.cfg.Step, l.cfg.History = next.Interval, next.Step, next.History
+	l.cfg.HistoryWorkers = next.HistoryWorkers
+	if anew {
+		l.reading = newReading(l.cfg) // workers of the old one end by themselves and are not listened to
 	}
 }
 

@@ -34,6 +34,9 @@ func runCheck(ctx context.Context, cfg *config, out io.Writer, log *slog.Logger)
 		findings = append(findings, zeroFindings(cfg, source)...)
 		printResolutions(ctx, cfg, source, now, out, log)
 	}
+	if findings, err = checkCluster(ctx, cfg, now, findings, log); err != nil {
+		return err
+	}
 	serious := 0
 	for _, f := range findings {
 		fmt.Fprintln(out, f)

@@ -15,6 +15,7 @@ import (
 	"forewarm/forecast"
 	"forewarm/planner"
 	"forewarm/scaler/keda"
+	"forewarm/scaler/kube"
 	"forewarm/scaler/prom"
 )
 
@@ -25,11 +26,13 @@ type config struct {
 	KEDA       keda.Config    `yaml:"keda"`
 	HTTP       httpConfig     `yaml:"http"`
 	Prometheus prom.Config    `yaml:"prometheus"`
+	Kubernetes kube.Config    `yaml:"kubernetes"`
 	Forecast   forecastConfig `yaml:"forecast"`
 	Policy     configs.Policy `yaml:"policy"`
 	Models     []modelConfig  `yaml:"models"`
 
 	location *time.Location // of Forecast.Timezone
+	raw      []byte         // as it was read
 }
 
 type httpConfig struct {
@@ -67,6 +70,7 @@ func defaultConfig() config {
 		KEDA:       keda.DefaultConfig(),
 		HTTP:       httpConfig{Listen: "127.0.0.1:8080"},
 		Prometheus: prom.DefaultConfig(),
+		Kubernetes: kube.DefaultConfig(),
 		Forecast: forecastConfig{
 			Method: forecast.Names()[0], Horizon: 30 * time.Minute, History: 14 * 24 * time.Hour, Paths: 200, Timezone: "UTC",
 		},
@@ -85,6 +89,7 @@ func readConfig(path string) (*config, error) {
 
 func parseConfig(name string, data []byte) (*config, error) {
 	c := defaultConfig()
+	c.raw = data
 	if err := configs.Decode(name, data, &c); err != nil {
 		return nil, err
 	}
@@ -117,6 +122,7 @@ func (c *config) validate() error {
 	}
 	add("keda.", c.KEDA.Validate())
 	add("prometheus.", c.Prometheus.Validate())
+	add("kubernetes.", c.Kubernetes.Validate())
 	add("", c.validateForecast())
 	add("policy.", c.Policy.Planner().Validate())
 	add("", c.validatePolicyNames())
@@ -221,6 +227,18 @@ func (c *config) promModels() []prom.ModelConfig {
 	out := make([]prom.ModelConfig, len(c.Models))
 	for i := range c.Models {
 		out[i] = c.Models[i].ModelConfig
+	}
+	return out
+}
+
+func (c *config) kubeModels() []kube.Model {
+	out := make([]kube.Model, len(c.Models))
+	for i := range c.Models {
+		m := &c.Models[i]
+		out[i] = kube.Model{Name: m.Name, Pods: m.Shape.Pods}
+		for _, w := range m.Workloads {
+			out[i].Workloads = append(out[i].Workloads, kube.Workload{Namespace: w.Namespace, Kind: w.Kind, Name: w.Name})
+		}
 	}
 	return out
 }

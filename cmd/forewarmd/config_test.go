@@ -23,7 +23,7 @@ func TestExampleConfigStatesTheDefaults(t *testing.T) {
 	want := defaultConfig()
 	want.Prometheus.URL = "http://127.0.0.1:9090"
 	got := *c
-	got.Models, got.location = nil, nil
+	got.Models, got.location, got.raw = nil, nil, nil
 	gotPolicy := got.Policy.Planner()
 	wantPolicy := want.Policy.Planner()
 	got.Policy, want.Policy = configs.Policy{}, configs.Policy{}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"forewarm/coldstart"
 	"forewarm/planner"
 	"forewarm/scaler"
 	"forewarm/scaler/journal"
@@ -29,6 +30,7 @@ type daemon struct {
 	log      *slog.Logger
 	keda     *keda.Server
 	loop     *scaler.Loop
+	tracker  *planner.Tracker // the loop's at the start
 	http     *http.Server
 	journal  *journal.Journal // nil when there is none
 	registry *prometheus.Registry
@@ -42,6 +44,8 @@ type daemon struct {
 type parts struct {
 	clock    scaler.Clock
 	source   scaler.Source
+	follow   func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
+	reload   func(context.Context) error // follows the configuration file until ctx ends; nil without one
 	apply    func(context.Context, planner.Decision) error
 	tracker  planner.TrackerConfig
 	policy   planner.Policy
@@ -80,6 +84,7 @@ func newDaemon(p parts, log *slog.Logger) (_ *daemon, err error) {
 	}
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(), kedaCollector{d.keda})
+	d.tracker = tracker
 	d.loop = scaler.NewLoop(d.loopConfig(tracker, memory))
 	d.http = d.newHTTP()
 	return d, nil
@@ -120,14 +125,9 @@ func (d *daemon) openJournal() (planner.Memory, error) {
 // openJournal: a daemon that does not start answers nobody.
 func (d *daemon) recall() planner.Memory {
 	ctx := context.Background()
-	starts, err := d.journal.Starts(ctx)
+	starts, err := d.recallStarts(ctx, d.parts.tracker.Ledger)
 	if err != nil {
 		d.log.Error("the recorded starts cannot be read: running without them", "error", err)
-	}
-	for _, s := range starts {
-		if err := d.parts.tracker.Ledger.Add(s); err != nil {
-			d.log.Warn("a recorded start was refused", "error", err)
-		}
 	}
 	last, ok, err := d.journal.Last(ctx)
 	if err != nil {
@@ -137,21 +137,33 @@ func (d *daemon) recall() planner.Memory {
 		return planner.Memory{}
 	}
 	d.keda.Publish(&last)
-	d.log.Info("taken over from the journal", "plan", last.At, "starts", len(starts))
+	d.log.Info("taken over from the journal", "plan", last.At, "starts", starts)
 	memory := last.Memory
 	memory.Unbroken = time.Time{} // nobody watched while the process was down, however short that was
 	return memory
 }
 
-func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
-	cfg := scaler.Config{
-		Clock: d.parts.clock, Source: d.parts.source, Tracker: tracker, Policy: d.parts.policy, Models: d.parts.models,
-		Interval: d.parts.tracker.Interval, Step: d.parts.tracker.Step, History: d.parts.history,
-		HistoryWorkers: d.parts.workers, Memory: memory,
-		Publish: func(p scaler.Plan) { d.keda.Publish(p.Decision) },
-		Apply:   d.parts.apply,
-		Log:     d.log,
+// recallStarts adds the recorded starts to a ledger and returns how many there are; without a journal there are none.
+func (d *daemon) recallStarts(ctx context.Context, ledger *coldstart.Ledger) (int, error) {
+	if d.journal == nil {
+		return 0, nil
 	}
+	starts, err := d.journal.Starts(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range starts {
+		if err := ledger.Add(s); err != nil {
+			d.log.Warn("a recorded start was refused", "error", err)
+		}
+	}
+	return len(starts), nil
+}
+
+func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
+	cfg := d.parts.observing(tracker)
+	cfg.Clock, cfg.Memory, cfg.Apply, cfg.Log = d.parts.clock, memory, d.parts.apply, d.log
+	cfg.Publish = func(p scaler.Plan) { d.keda.Publish(p.Decision) }
 	cfg.Metrics = scaler.NewMetrics(d.registry, d.planAge)
 	if d.journal != nil {
 		cfg.Record = d.journal.AppendDecision
@@ -159,6 +171,12 @@ func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) sca
 		cfg.RecordStarts = d.journal.AddStarts
 	}
 	return cfg
+}
+
+// observing is the part of the loop's configuration that a reload replaces.
+func (p parts) observing(tracker *planner.Tracker) scaler.Config {
+	return scaler.Config{Source: p.source, Tracker: tracker, Policy: p.policy, Models: p.models, Interval: p.tracker.Interval,
+		Step: p.tracker.Step, History: p.history, HistoryWorkers: p.workers}
 }
 
 func (d *daemon) planAge() float64 {
@@ -181,7 +199,7 @@ func (d *daemon) newHTTP() *http.Server {
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 3)
+	failed := make(chan error, 5)
 	var wg sync.WaitGroup
 	start := func(what string, f func() error) {
 		wg.Go(func() {
@@ -198,6 +216,11 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 		return nil
 	})
+	if d.parts.reload != nil {
+		start("configuration", func() error { return d.parts.reload(ctx) })
+	} else if d.parts.follow != nil {
+		start("cluster", func() error { return d.parts.follow(ctx) })
+	}
 	d.serving.Store(true)
 	loopDone := make(chan struct{})
 	start("loop", func() error {

@@ -2,36 +2,49 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 
 	"forewarm/scaler"
+	"forewarm/scaler/kube"
 	"forewarm/scaler/prom"
 )
 
-// runLive runs the daemon on a real Prometheus until ctx ends.
-func runLive(ctx context.Context, cfg *config, out io.Writer, log *slog.Logger) error {
+// runLive runs the daemon on a real Prometheus and, where there is one, a real cluster until ctx ends. read reads the
+// configuration anew; it is asked again and again, and what has changed is taken over.
+func runLive(ctx context.Context, cfg *config, read func() (*config, error), out io.Writer, log *slog.Logger) error {
 	d, err := newLive(cfg, log)
 	if err != nil {
 		return err
 	}
+	d.parts.reload = newReloader(d, cfg, read).run
 	fmt.Fprintf(out, "forewarmd: KEDA endpoint on %s, plan and metrics on http://%s\n", d.kedaListener.Addr(), d.httpListener.Addr())
 	return d.run(ctx)
 }
 
 func newLive(cfg *config, log *slog.Logger) (*daemon, error) {
-	source, err := prom.New(cfg.Prometheus, cfg.promModels())
+	p, _, err := liveParts(cfg, log)
 	if err != nil {
 		return nil, err
+	}
+	return newDaemon(p, log)
+}
+
+// liveParts makes what a configuration describes; the cluster is nil when none is observed.
+func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
+	metrics, err := prom.New(cfg.Prometheus, cfg.promModels())
+	if err != nil {
+		return parts{}, nil, err
 	}
 	ledger, err := cfg.ledger()
 	if err != nil {
-		return nil, err
+		return parts{}, nil, err
 	}
-	return newDaemon(parts{
+	p := parts{
 		clock:    scaler.WallClock().In(cfg.location),
-		source:   source,
+		source:   metrics,
 		tracker:  cfg.trackerConfig(ledger),
 		policy:   cfg.policy(),
 		models:   cfg.modelNames(),
@@ -40,5 +53,24 @@ func newLive(cfg *config, log *slog.Logger) (*daemon, error) {
 		keda:     cfg.KEDA,
 		httpAddr: cfg.HTTP.Listen,
 		dataDir:  cfg.DataDir,
-	}, log)
+	}
+	cluster, err := newCluster(cfg, log)
+	switch {
+	case errors.Is(err, kube.ErrNoCluster):
+		log.Warn("no cluster is observed: replicas come from kube-state-metrics, hardware and autoscaler settings are unknown", "why", err)
+		return p, nil, nil
+	case err != nil:
+		return parts{}, nil, err
+	}
+	p.source, p.follow = liveSource{metrics, cluster}, cluster.Run
+	return p, cluster, nil
+}
+
+// newCluster connects to the configured cluster; it returns kube.ErrNoCluster, wrapped, when there is none.
+func newCluster(cfg *config, log *slog.Logger) (*kube.Observer, error) {
+	clients, err := kube.Connect(cfg.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(clients, cfg.Kubernetes, cfg.kubeModels(), log)
 }

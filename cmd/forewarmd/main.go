@@ -94,15 +94,21 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if f.demo {
 		return runDemo(cmd.Context(), f, cmd.OutOrStdout(), log)
 	}
-	cfg, err := readConfig(f.config)
+	read := func() (*config, error) {
+		cfg, err := readConfig(f.config)
+		if err == nil {
+			f.override(cfg)
+		}
+		return cfg, err
+	}
+	cfg, err := read()
 	if err != nil {
 		return err
 	}
-	f.override(cfg)
 	if f.check {
 		return runCheck(cmd.Context(), cfg, cmd.OutOrStdout(), log)
 	}
-	return runLive(cmd.Context(), cfg, cmd.OutOrStdout(), log)
+	return runLive(cmd.Context(), cfg, read, cmd.OutOrStdout(), log)
 }
 
 // override lays the flags over the configuration.

@@ -1,0 +1,216 @@
+package kube
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// object is the identity of a kept object. It is all that a store of client-go asks of one.
+type object struct {
+	namespace, name string
+}
+
+// GetObjectMeta makes every kept object one that client-go can key.
+func (o object) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: o.namespace, Name: o.name}
+}
+
+func (o object) String() string {
+	if o.namespace == "" {
+		return o.name
+	}
+	return o.namespace + "/" + o.name
+}
+
+func objectOf(m metav1.Object) object {
+	return object{strings.Clone(m.GetNamespace()), strings.Clone(m.GetName())}
+}
+
+// reference names an object of the same namespace by kind and name.
+type reference struct {
+	group, kind, name string
+}
+
+// controller returns the owner that controls an object, or the zero reference.
+func controller(m metav1.Object) reference {
+	ref := metav1.GetControllerOf(m)
+	if ref == nil {
+		return reference{}
+	}
+	group, _, slash := strings.Cut(ref.APIVersion, "/")
+	if !slash {
+		group = ""
+	}
+	return reference{strings.Clone(group), strings.Clone(ref.Kind), strings.Clone(ref.Name)}
+}
+
+// The resources that are GPUs, or parts of them.
+const (
+	resourceGPU       = "nvidia.com/gpu"
+	resourceMIGPrefix = "nvidia.com/mig-"
+	resourceAMD       = "amd.com/gpu"
+	// sharedSuffix is what the device plugin appends to a resource whose shares it renames (renameByDefault).
+	sharedSuffix = ".shared"
+)
+
+// isGPU reports whether a resource is counted in GPUs or MIG devices.
+func isGPU(resource string) bool {
+	plain := strings.TrimSuffix(resource, sharedSuffix)
+	return plain == resourceGPU || plain == resourceAMD || strings.HasPrefix(plain, resourceMIGPrefix)
+}
+
+// amounts are numbers of devices by resource.
+type amounts map[string]int
+
+// devices picks the GPU resources out of a list; nil when there is none.
+func devices(list corev1.ResourceList) amounts {
+	var out amounts
+	for name, q := range list {
+		if !isGPU(string(name)) {
+			continue
+		}
+		if out == nil {
+			out = amounts{}
+		}
+		out[strings.Clone(string(name))] = int(q.Value())
+	}
+	return out
+}
+
+// pod is what is kept of a pod.
+type pod struct {
+	object
+	uid     string
+	created time.Time
+	owner   reference
+	node    string
+	gpus    amounts // requested; nil when none
+	claims  []string
+
+	leaving, ended, failed bool
+	ready                  bool
+	wasReady               bool // not ready now, and the conditions tell that it was before
+
+	// The times the conditions tell; zero is unknown.
+	readyAt, scheduledAt, sandboxAt, initializedAt, startedAt time.Time
+
+	// group is the replica that the pod is part of when a replica has several pods; empty when the pod is one. Of
+	// groupSize, 0 is unknown.
+	group     string
+	groupSize int
+	rayHead   bool
+}
+
+// The labels and annotations of pods that are part of a group. Of LeaderWorkerSet: sigs.k8s.io/lws api/leaderworkerset/v1;
+// of Ray: ray-operator/controllers/ray/utils/constant.go.
+const (
+	lwsName         = "leaderworkerset.sigs.k8s.io/name"
+	lwsGroup        = "leaderworkerset.sigs.k8s.io/group-index"
+	lwsSize         = "leaderworkerset.sigs.k8s.io/size"
+	rayNodeType     = "ray.io/node-type"
+	rayReplicaGroup = "ray.io/worker-group-replica-name"
+)
+
+// podFacts converts a pod.
+func podFacts(p *corev1.Pod) *pod {
+	out := &pod{
+		object: objectOf(p), uid: strings.Clone(string(p.UID)), created: p.CreationTimestamp.UTC(), owner: controller(p),
+		node: strings.Clone(p.Spec.NodeName), gpus: requested(&p.Spec), leaving: p.DeletionTimestamp != nil,
+		ended:   p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		failed:  p.Status.Phase == corev1.PodFailed,
+		rayHead: p.Labels[rayNodeType] == "head",
+	}
+	for _, c := range p.Status.ResourceClaimStatuses {
+		if c.ResourceClaimName != nil {
+			out.claims = append(out.claims, strings.Clone(*c.ResourceClaimName))
+		}
+	}
+	out.readConditions(p)
+	out.readGroup(p)
+	return out
+}
+
+func (out *pod) readConditions(p *corev1.Pod) {
+	var notReadySince time.Time
+	for i := range p.Status.Conditions {
+		c := &p.Status.Conditions[i]
+		at, is := c.LastTransitionTime.UTC(), c.Status == corev1.ConditionTrue
+		switch {
+		case c.Type == corev1.PodReady && is:
+			out.ready, out.readyAt = true, at
+		case c.Type == corev1.PodReady:
+			notReadySince = at
+		case c.Type == corev1.PodScheduled && is:
+			out.scheduledAt = at
+		case c.Type == corev1.PodReadyToStartContainers && is:
+			out.sandboxAt = at
+		case c.Type == corev1.PodInitialized && is:
+			out.initializedAt = at
+		}
+	}
+	restarted := false
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i]
+		if s.State.Running != nil && (out.startedAt.IsZero() || s.State.Running.StartedAt.Before(&metav1.Time{Time: out.startedAt})) {
+			out.startedAt = s.State.Running.StartedAt.UTC()
+		}
+		restarted = restarted || s.RestartCount > 0
+	}
+	if restarted {
+		out.startedAt = time.Time{} // of the last attempt, not of this start
+	}
+	// The kubelet sets Ready=False before it starts the containers and moves the time only when the status changes: a
+	// later time means that it was True in between.
+	out.wasReady = !out.ready && !restarted && !out.startedAt.IsZero() && notReadySince.After(out.startedAt.Add(time.Second))
+}
+
+func (out *pod) readGroup(p *corev1.Pod) {
+	if set := p.Labels[lwsName]; set != "" {
+		out.group = strings.Clone(set + "-" + p.Labels[lwsGroup])
+		// A size that is not a number is unknown; the model's own is used then.
+		out.groupSize, _ = strconv.Atoi(p.Annotations[lwsSize])
+	} else if g := p.Labels[rayReplicaGroup]; g != "" {
+		out.group = strings.Clone(g)
+	}
+}
+
+// requested is what the scheduler reserves for a pod: the larger of what its containers and sidecars ask for together
+// and of what any init container asks for beside the sidecars started before it.
+func requested(spec *corev1.PodSpec) amounts {
+	out := amounts{}
+	for i := range spec.Containers {
+		for r, n := range devices(spec.Containers[i].Resources.Requests) {
+			out[r] += n
+		}
+	}
+	sidecars, peak := amounts{}, amounts{}
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		for r, n := range devices(c.Resources.Requests) {
+			peak[r] = max(peak[r], sidecars[r]+n)
+			if sidecar {
+				sidecars[r] += n
+			}
+		}
+	}
+	for r, n := range sidecars {
+		out[r] += n
+	}
+	for r, n := range peak {
+		out[r] = max(out[r], n)
+	}
+	for r, n := range out {
+		if n <= 0 {
+			delete(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

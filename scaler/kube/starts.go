@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"forewarm/coldstart"
+)
+
+// startWatch turns replicas seen over time into cold-start samples. A start counts when it was watched: the replica was
+// seen starting, or came and became ready since the look before. What was ready at the first look is not counted, since
+// the time of its Ready condition may be that of a later recovery.
+type startWatch struct {
+	previous time.Time            // the look before; zero before the first
+	current  time.Time            //
+	open     map[string]openStart // by replica
+	ready    map[string]bool      // replicas that have been ready
+	seen     map[string]bool      // replicas of this look
+	unknown  map[string]bool      // models whose replicas were not known at this look
+	past     map[string]time.Time // model → the latest look at which its replicas were known
+}
+
+type openStart struct {
+	model string
+	since time.Time
+	path  coldstart.Path
+	last  time.Time
+}
+
+func newStartWatch() *startWatch {
+	return &startWatch{open: map[string]openStart{}, ready: map[string]bool{}, past: map[string]time.Time{}}
+}
+
+func (s *startWatch) wasReady(id string) bool { return s.ready[id] }
+
+// begin starts a look at all models.
+func (s *startWatch) begin(now time.Time) {
+	s.previous, s.current = s.current, now
+	s.seen, s.unknown = map[string]bool{}, map[string]bool{}
+}
+
+// look takes in one model's replicas and returns the starts that ended since its look before.
+func (s *startWatch) look(model string, w *world, f found, now time.Time) []coldstart.Sample {
+	if f.replicas == nil {
+		s.unknown[model] = true
+		return nil
+	}
+	before := s.past[model]
+	s.past[model] = now
+	var out []coldstart.Sample
+	for i := range f.each {
+		r := &f.each[i]
+		s.seen[r.id] = true
+		start, watched := s.open[r.id]
+		switch {
+		case r.ready:
+			if watched || !before.IsZero() && r.since.After(before) && !s.ready[r.id] {
+				if sample, ok := w.sample(model, r); ok {
+					out = append(out, sample)
+				}
+			}
+			s.ready[r.id] = true
+			delete(s.open, r.id)
+		case watched && (r.leaving || r.failed):
+			out = append(out, start.ended(r.id, r.failed, now))
+			delete(s.open, r.id)
+		case !r.leaving && !r.failed && !s.ready[r.id] && !r.lostReadiness():
+			s.open[r.id] = openStart{model: model, since: r.since, path: w.path(*r), last: now}
+		}
+	}
+	for id, start := range s.open {
+		if start.model == model && !s.seen[id] {
+			out = append(out, start.ended(id, false, start.last)) // gone between two looks
+			delete(s.open, id)
+		}
+	}
+	slices.SortFunc(out, func(a, b coldstart.Sample) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// end forgets replicas that are gone, unless some model's could not be seen at this look.
+func (s *startWatch) end() {
+	if len(s.unknown) > 0 {
+		return
+	}
+	for id := range s.ready {
+		if !s.seen[id] {
+			delete(s.ready, id)
+		}
+	}
+}
+
+// ended is the sample of a start that never served. A replica that was deleted while it started did not fail, it was
+// not wanted any longer: what is known is that its start takes longer than it was given.
+func (o openStart) ended(id string, failed bool, at time.Time) coldstart.Sample {
+	outcome := coldstart.Pending
+	if failed {
+		outcome = coldstart.Failed
+	}
+	return coldstart.Sample{ID: id, Key: coldstart.Key{Model: o.model, Path: o.path}, Started: o.since,
+		Total: max(0, at.Sub(o.since)), Outcome: outcome}
+}
+
+// resolution is that of the times in the API.
+const resolution = time.Second
+
+// sample is the start of a replica that is ready. Times in the API are whole seconds, so that a start may seem to take
+// none: it is then taken to have lasted one. ok is false when the clocks of API server and node contradict each other.
+func (w *world) sample(model string, r *replica) (coldstart.Sample, bool) {
+	last := r.last()
+	total := last.readyAt.Sub(r.since)
+	if last.readyAt.IsZero() || total < -resolution {
+		return coldstart.Sample{}, false
+	}
+	total = max(total, resolution)
+	return coldstart.Sample{
+		ID: r.id, Key: coldstart.Key{Model: model, Path: w.path(*r)}, Started: r.since, Total: total,
+		Outcome: coldstart.Served, Phases: phases(last, w.byNode[last.node], r.since, total),
+	}, true
+}
+
+// phases splits a start as far as the pod's conditions and its node tell. Schedule is what of created → PodScheduled the
+// node's own launch does not explain; ImagePull is sandbox ready (and init containers done) → container running, which
+// includes creating it. Loading weights and initialising the engine cannot be told apart from outside the container and
+// are left out, so that the phases sum to less than the total.
+func phases(p *pod, n *node, since time.Time, total time.Duration) map[coldstart.Phase]time.Duration {
+	out := map[coldstart.Phase]time.Duration{}
+	at := since
+	step := func(phase coldstart.Phase, end time.Time) {
+		if end.IsZero() || end.Before(at) || end.After(since.Add(total)) {
+			return
+		}
+		out[phase] += end.Sub(at)
+		at = end
+	}
+	if n != nil && n.created.After(since) {
+		step(coldstart.NodeLaunch, n.created)
+		if !p.scheduledAt.IsZero() && n.readyAt.Before(p.scheduledAt) {
+			step(coldstart.NodeReady, n.readyAt)
+		}
+	}
+	step(coldstart.Schedule, p.scheduledAt)
+	if p.scheduledAt.IsZero() || p.startedAt.IsZero() {
+		return out
+	}
+	for _, begun := range []time.Time{p.sandboxAt, p.initializedAt} {
+		if begun.After(at) && !begun.After(p.startedAt) {
+			at = begun
+		}
+	}
+	step(coldstart.ImagePull, p.startedAt)
+	return out
+}
