@@ -24,10 +24,10 @@ const (
 
 // LeadTime is the distribution of the time from ordering a replica to its first token, on one start path.
 //
-// Invariants: Support is sorted ascending and positive; CDF has the same length, is non-decreasing and at most 1:
-// P(lead ≤ Support[i]) = CDF[i]. When the last CDF value is below 1 (the longest observation was censored) the tail is
-// exponential beyond the last support point with mean Tail. FailureProb in [0,1) is the share of starts that never
-// served. The zero LeadTime knows nothing: Known reports false.
+// Invariants: Support is sorted ascending and positive; CDF has the same length, is non-decreasing, at most 1 and in the
+// end above 0: P(lead ≤ Support[i]) = CDF[i]. When the last CDF value is below 1 (the longest observation was censored)
+// the tail is exponential beyond the last support point with mean Tail. FailureProb in [0,1) is the share of starts that
+// never served. The zero LeadTime knows nothing: Known reports false.
 //
 // The distribution is that of starts that serve: P(serving by t) = (1−FailureProb)·P(lead ≤ t). It is for one attempt.
 // When a start fails, whoever replaces it orders again and the clock of the new attempt begins at its own order, so a
@@ -186,6 +186,9 @@ func (lt LeadTime) Validate() error {
 	}
 	if lt.Tail < 0 || lt.Tail > leadMax {
 		errs = append(errs, fmt.Errorf("tail_ns %v: want 0 to %v", lt.Tail, leadMax))
+	}
+	if n := len(lt.CDF); n > 0 && lt.CDF[n-1] == 0 {
+		errs = append(errs, fmt.Errorf("cdf[%d] 0: want the last value above 0, or the support says nothing", n-1))
 	}
 	if n := len(lt.CDF); n > 0 && lt.CDF[n-1] < 1 && lt.Tail <= 0 {
 		errs = append(errs, fmt.Errorf("tail_ns %v: want above 0 because the last cdf value, %v, is below 1", lt.Tail, lt.CDF[n-1]))

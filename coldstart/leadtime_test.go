@@ -143,6 +143,11 @@ func TestLeadTimeValidate(t *testing.T) {
 			t.Errorf("missing %q in:\n%v", want, err)
 		}
 	}
+	// A curve that never rises is no observation, and nothing could be topped up from it.
+	flat := LeadTime{Basis: Stated, Support: []time.Duration{time.Second}, CDF: []float64{0}, Tail: time.Second}
+	if err := new(Ledger).SetStated(Key{}, flat); err == nil || !strings.Contains(err.Error(), "cdf[0] 0: want the last value above 0") {
+		t.Errorf("a curve that stays at 0: %v", err)
+	}
 }
 
 func TestLeadTimeJSON(t *testing.T) {

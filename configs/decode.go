@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -40,26 +41,39 @@ func Decode(name string, data []byte, v any) error {
 	if errors.Is(err, io.EOF) {
 		return nil // an empty document changes nothing
 	}
-	if err != nil {
-		return explain(name, err)
+	var form *yaml.TypeError
+	if err != nil && !errors.As(err, &form) {
+		return fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: one YAML document is allowed, more follows", name)
 	}
-	return nil
+	return formError(name, form, fractions(data, reflect.TypeOf(v)))
 }
 
-// explain turns the decoder's messages into one line a problem: file:line: what, and what is allowed.
-func explain(name string, err error) error {
-	var te *yaml.TypeError
-	if !errors.As(err, &te) {
-		return fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+// ErrForm marks an error about keys and values of the wrong form, after which everything else of the document has been
+// decoded all the same.
+var ErrForm = errors.New("wrong form")
+
+// formProblems are all problems of a document's form, a line each.
+type formProblems struct{ error }
+
+// Is makes it an ErrForm.
+func (formProblems) Is(target error) bool { return target == ErrForm }
+
+// formError turns the decoder's messages into one line a problem: file:line: what, and what is allowed.
+func formError(name string, form *yaml.TypeError, more []string) error {
+	var errs []error
+	if form != nil {
+		more = append(form.Errors, more...)
 	}
-	errs := make([]error, 0, len(te.Errors))
-	for _, e := range te.Errors {
+	for _, e := range more {
 		errs = append(errs, problem(name, e))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return formProblems{err}
+	}
+	return nil
 }
 
 var (

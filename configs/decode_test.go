@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -36,6 +37,10 @@ func TestDecodeReportsEveryProblemWithItsLine(t *testing.T) {
 	}
 	if got := err.Error(); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	err = Decode("f.yaml", []byte("count: 2.7\ninner: {x: 1.5}\n"), &v)
+	if err == nil || err.Error() != `f.yaml:1: "2.7" is not a whole number` || !errors.Is(err, ErrForm) {
+		t.Errorf("a fraction for a whole number gives %v", err)
 	}
 	if err := Decode("f.yaml", []byte("name: x\nwait: 90s\n"), &v); err != nil || v.Wait != 90*time.Second {
 		t.Errorf("a right document gives %v, %+v", err, v)

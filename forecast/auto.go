@@ -10,8 +10,9 @@ import (
 //
 // Every few updates it scores the forecasts that have just matured: each expert's paths as they would have been drawn
 // then, by the pinball loss of step quantiles over Options.Horizon and of quantiles of the peak over it. An expert's
-// weight is its exponentially discounted loss to the power −lossPower, which is free of the unit. Paths are allotted to
-// experts by weight in a fixed pattern: path i changes hands only when a weight moves past its place.
+// weight is its exponentially discounted loss to the power −lossPower, which is free of the unit; one whose newest losses
+// are gross beside the best loses its weight at once, so that a new level is followed within two scored origins. Paths
+// are allotted to experts by weight in a fixed pattern: path i changes hands only when a weight moves past its place.
 type Auto struct {
 	opts    Options
 	h       *history
@@ -40,6 +41,14 @@ const (
 	scoreSpan       = 1 * day
 	scoreOriginsMin = 50
 	scoreOriginsMax = 300
+	// grossOrigins is the number of newest origins that say whether an expert is out of its depth: when its loss there is
+	// above grossLoss times the best expert's, on geometric average, its weight falls by that excess to the power
+	// grossPower. The slow scores alone would follow an expert that was right for a week through the first hours of a new
+	// level. grossMost bounds what one origin can say.
+	grossOrigins = 2
+	grossLoss    = 3
+	grossMost    = 1000
+	grossPower   = 20
 	// scoreBurnIn is how many origins teach the weights before the mixture itself is scored.
 	scoreBurnIn = 10
 	// warmOriginsMax is how many origins of the history's tail are scored by Fit.
@@ -56,7 +65,9 @@ type autoScore struct {
 	forget float64
 
 	losses  [expertCount]float64 // discounted sums
-	weights [expertCount]float64 // from losses
+	counted float64              // discounted number of origins in losses
+	excess  [expertCount]float64 // mean logarithm of loss ÷ smallest loss over the newest grossOrigins
+	weights [expertCount]float64 // from losses and excess
 	learned int                  // origins that the weights come from
 
 	// The record of the mixture begins when its weights have been learned from scoreBurnIn origins: before that it is an
@@ -92,7 +103,7 @@ func (a *Auto) Fit(s Series) error {
 	return nil
 }
 
-// Update implements Forecaster. O(horizon), amortised.
+// Update implements Forecaster. O(horizon), amortised, but for the trials of other parameters (see tuner).
 func (a *Auto) Update(v float64, atLeast bool) {
 	a.h.mustBeFitted()
 	dropped := a.h.append(v, atLeast)
@@ -206,7 +217,7 @@ func (a *Auto) loss(paths [][]float64, origin int) (float64, bool) {
 	stride := max(1, horizon/4)
 	sum, n := 0.0, 0
 	for k := horizon - 1; k >= 0; k -= stride {
-		if v, ok := a.actual(origin + 1 + k); ok {
+		if v, ok := a.h.scorable(origin + 1 + k); ok {
 			sum += meanPinball(scoreQuantiles, e.sortedStep(k), v)
 			n++
 		}
@@ -217,7 +228,7 @@ func (a *Auto) loss(paths [][]float64, origin int) (float64, bool) {
 	loss := sum / float64(n)
 	peak := math.Inf(-1)
 	for k := range horizon {
-		v, ok := a.actual(origin + 1 + k)
+		v, ok := a.h.scorable(origin + 1 + k)
 		if !ok {
 			return 2 * loss, true // the peak is unknown: assume it did as the steps
 		}
@@ -226,17 +237,21 @@ func (a *Auto) loss(paths [][]float64, origin int) (float64, bool) {
 	return loss + meanPinball(scoreQuantiles, e.sortedPeaks(0, horizon), peak), true
 }
 
-// actual returns step i when it can be scored.
-func (a *Auto) actual(i int) (float64, bool) {
-	v := a.h.vals[i]
-	return v, !math.IsNaN(v) && !a.h.lowerBound(i)
-}
-
-// add forgets a little, adds the losses of one origin, and recomputes the weights.
+// add forgets a little, adds the losses of one origin, and recomputes the weights. The mean loss of the best expert is
+// added to both sides of a ratio: where hardly anybody errs, as at night, being worse than that little is not gross.
 func (s *autoScore) add(losses [expertCount]float64, mixture float64) {
 	keep := 1 - s.forget
+	s.counted = s.counted*keep + 1
 	for x, l := range losses {
 		s.losses[x] = s.losses[x]*keep + l
+	}
+	usual, least := slices.Min(s.losses[:])/s.counted, slices.Min(losses[:])
+	for x, l := range losses {
+		over := 0.0
+		if l > least {
+			over = math.Log(min(grossMost, (l+usual)/(least+usual)))
+		}
+		s.excess[x] += (over - s.excess[x]) / grossOrigins
 	}
 	if s.learned++; s.learned > scoreBurnIn {
 		s.weight = s.weight*keep + 1
@@ -248,7 +263,8 @@ func (s *autoScore) add(losses [expertCount]float64, mixture float64) {
 	s.reweigh()
 }
 
-// reweigh sets weights from losses: (smallest loss ÷ loss)^lossPower, normalised. Experts without loss share all.
+// reweigh sets weights from losses: (smallest loss ÷ loss)^lossPower, and less where the newest losses are gross,
+// normalised. Experts without loss share all.
 func (s *autoScore) reweigh() {
 	least := slices.Min(s.losses[:])
 	sum := 0.0
@@ -256,6 +272,9 @@ func (s *autoScore) reweigh() {
 		w := 1.0
 		if l > least {
 			w = math.Pow(least/l, lossPower)
+		}
+		if over := s.excess[x] - math.Log(grossLoss); over > 0 {
+			w *= math.Exp(-grossPower * over)
 		}
 		s.weights[x] = w
 		sum += w

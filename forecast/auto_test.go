@@ -53,6 +53,61 @@ func TestAutoChangesItsMind(t *testing.T) {
 	}
 }
 
+// TestAutoFollowsALevelShift: demand falls to a tenth, or grows tenfold, in the evening and stays there with its daily
+// shape. Within the hour the p95 of the peak must have followed, and stay until the next morning's burst.
+func TestAutoFollowsALevelShift(t *testing.T) {
+	for _, c := range []struct {
+		horizon int
+		to      float64
+		within  int // minutes until it has followed
+		ratio   float64
+	}{
+		{10, 0.1, 20, 1.6}, {10, 10, 20, 1.6}, {30, 0.1, 60, 2}, {30, 10, 60, 2.5},
+	} {
+		s := dailyDemand(12*1440, time.Minute, nil, 77)
+		shift := 10*1440 + 20*60
+		for i := shift; i < s.Len(); i++ {
+			s.Values[i] *= c.to
+		}
+		a := NewAuto(Options{Horizon: c.horizon})
+		if err := a.Fit(s.slice(0, shift)); err != nil {
+			t.Fatal(err)
+		}
+		const untilMorning = 12 * 60
+		for m := 1; m <= untilMorning; m++ {
+			last := shift + m - 1
+			a.Update(s.Values[last], false)
+			if m < c.within || m > 2*c.within && m%10 != 0 {
+				continue
+			}
+			blocks := blocksFor(s.slice(0, last+1), 200, c.horizon)
+			got := a.Sample(c.horizon, blocks).PeakQuantile(0.95, 0, c.horizon)
+			peak := slices.Max(s.Values[last+1 : last+1+c.horizon])
+			if got > c.ratio*peak || got < 0.85*peak {
+				t.Errorf("horizon %d, x%v: %d minutes after the shift the p95 of the peak is %.4g, the peak %.4g",
+					c.horizon, c.to, m, got, peak)
+				break
+			}
+		}
+	}
+}
+
+// TestGrossLossesStayNumbers: an expert that errs while the best never did must not turn a weight into NaN.
+func TestGrossLossesStayNumbers(t *testing.T) {
+	s := autoScore{forget: 0.02}
+	s.reweigh()
+	for _, losses := range [][expertCount]float64{{0, 0, 0}, {0, 5, 0}, {0, 0, 0}, {3, 0, 1e9}, {0, 0, 0}} {
+		s.add(losses, 0)
+		sum := 0.0
+		for _, w := range s.weights {
+			sum += w
+		}
+		if !(math.Abs(sum-1) < 1e-12) {
+			t.Errorf("after losses %v the weights are %v", losses, s.weights)
+		}
+	}
+}
+
 func TestAutoSkill(t *testing.T) {
 	s := dailyDemand(6*1440, time.Minute, nil, 35)
 	a := NewAuto(Options{Horizon: 30})

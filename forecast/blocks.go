@@ -25,9 +25,11 @@ type BlockClock struct {
 	Location *time.Location // where days and weekends are; nil means UTC
 }
 
-// BlockClock returns the clock of a forecast made at the end of s.
+// BlockClock returns the clock of a forecast made at the end of s. It reaches back at most DefaultHistory: forecasters
+// forget what is older, and a block that nobody remembers is no path of its own.
 func (s Series) BlockClock() BlockClock {
-	return BlockClock{Last: s.TimeAt(s.Len() - 1), Step: s.Step, Steps: s.Len(), Location: s.Location}
+	steps := min(s.Len(), max(1, int(DefaultHistory/s.Step)))
+	return BlockClock{Last: s.TimeAt(s.Len() - 1), Step: s.Step, Steps: steps, Location: s.Location}
 }
 
 const (

@@ -80,3 +80,13 @@ func TestBlocksKeepTheWallClock(t *testing.T) {
 		t.Errorf("ages %d and %d, want 24 and 47", days[0].age, days[1].age)
 	}
 }
+
+// TestBlockClockReachesNoFurtherThanMemory: forecasters forget what is older than DefaultHistory.
+func TestBlockClockReachesNoFurtherThanMemory(t *testing.T) {
+	for n, want := range map[int]int{100: 100, 28 * 24: 28 * 24, 365 * 24: 28 * 24} {
+		s := Series{Start: monday, Step: time.Hour, Values: make([]float64, n)}
+		if c := s.BlockClock(); c.Steps != want || !c.Last.Equal(s.TimeAt(n-1)) {
+			t.Errorf("%d hours: clock %+v, want %d steps", n, c, want)
+		}
+	}
+}

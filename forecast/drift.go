@@ -1,6 +1,9 @@
 package forecast
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // dampedDrift is exponential smoothing with a damped additive trend: level l, trend b,
 //
@@ -15,6 +18,7 @@ import "math"
 type dampedDrift struct {
 	alpha, beta, phi float64
 	level, trend     []float64 // per step of the history; NaN before the first known value
+	tuner            tuner
 }
 
 func (d *dampedDrift) name() string { return nameDrift }
@@ -22,43 +26,57 @@ func (d *dampedDrift) name() string { return nameDrift }
 // driftFitSteps is how much of the history chooses the parameters.
 const driftFitSteps = 5000
 
+// The grid of parameters is coarse on purpose: the error is flat around its minimum.
+var (
+	driftAlphas = []float64{0.15, 0.4, 0.75, 1}
+	driftBetas  = []float64{0.02, 0.1, 0.3}
+	driftPhis   = []float64{0.7, 0.9, 0.97}
+)
+
+func driftChoices() int { return len(driftAlphas) * len(driftBetas) * len(driftPhis) }
+
+// driftChoice returns the i-th choice of parameters, without state.
+func driftChoice(i int) dampedDrift {
+	n, m := len(driftPhis), len(driftBetas)
+	return dampedDrift{alpha: driftAlphas[i/(n*m)], beta: driftBetas[i/n%m], phi: driftPhis[i%n]}
+}
+
 // fit chooses the parameters with the smallest mean absolute error, a few steps ahead, over the tail of h, and runs them
-// over all of it. The grid is coarse on purpose: the error is flat around its minimum.
+// over all of it.
 func (d *dampedDrift) fit(h *history) {
-	from := max(0, len(h.vals)-driftFitSteps)
 	best := math.Inf(1)
-	var chosen dampedDrift
-	for _, alpha := range []float64{0.15, 0.4, 0.75, 1} {
-		for _, beta := range []float64{0.02, 0.1, 0.3} {
-			for _, phi := range []float64{0.7, 0.9, 0.97} {
-				c := dampedDrift{alpha: alpha, beta: beta, phi: phi}
-				if loss := c.trial(h, from); loss < best {
-					best, chosen = loss, c
-				}
-			}
+	chosen := dampedDrift{alpha: 0.75, beta: 0.02, phi: 0.7} // with too few values to tell: close to the last value
+	for i := range driftChoices() {
+		c := driftChoice(i)
+		if loss := c.trial(h); loss < best {
+			best, chosen = loss, c
 		}
 	}
-	if math.IsInf(best, 1) {
-		chosen = dampedDrift{alpha: 0.75, beta: 0.02, phi: 0.7} // too few values to tell: close to the last value
-	}
+	chosen.tuner = newTuner(h, driftChoices())
 	*d = chosen
-	d.level, d.trend = make([]float64, 0, len(h.vals)), make([]float64, 0, len(h.vals))
+	d.run(h)
+}
+
+// run works out the state after every step of h.
+func (d *dampedDrift) run(h *history) {
+	d.level, d.trend = slices.Grow(d.level[:0], len(h.vals)), slices.Grow(d.trend[:0], len(h.vals))
 	for i := range h.vals {
 		d.step(h, i)
 	}
 }
 
-// trial returns the mean absolute error of d over h[from:] at one and at lead steps ahead, +Inf when no step can be
-// scored. It keeps no per-step state beyond a short ring.
-func (d dampedDrift) trial(h *history, from int) float64 {
+// trial returns the mean absolute error of d over the last driftFitSteps of h at one and at lead steps ahead, +Inf when
+// no step can be scored; missing and clipped ones cannot. It keeps no per-step state beyond a short ring.
+func (d dampedDrift) trial(h *history) float64 {
+	from := max(0, len(h.vals)-driftFitSteps)
 	const lead = 8
 	level, trend := math.NaN(), 0.0
 	gain := d.gain(lead)
 	var ahead [lead]float64 // ahead[i%lead] is the forecast for step i made lead steps before
 	sum, n := 0.0, 0
 	for i := from; i < len(h.vals); i++ {
-		if i-from >= 2*lead && !math.IsNaN(h.vals[i]) && !math.IsNaN(ahead[i%lead]) {
-			sum += math.Abs(h.vals[i]-level-d.phi*trend) + math.Abs(h.vals[i]-ahead[i%lead])
+		if v, ok := h.scorable(i); ok && i-from >= 2*lead && !math.IsNaN(ahead[i%lead]) {
+			sum += math.Abs(v-level-d.phi*trend) + math.Abs(v-ahead[i%lead])
 			n++
 		}
 		level, trend = d.next(level, trend, h.vals[i], h.lowerBound(i))
@@ -113,6 +131,12 @@ func (d *dampedDrift) update(h *history, dropped int) {
 		d.level, d.trend = dropFront(d.level, dropped), dropFront(d.trend, dropped)
 	}
 	d.step(h, h.last())
+	if i, ok := d.tuner.due(); ok {
+		if c := driftChoice(i); better(c.trial(h), d.trial(h)) {
+			d.alpha, d.beta, d.phi = c.alpha, c.beta, c.phi
+			d.run(h)
+		}
+	}
 }
 
 func (d *dampedDrift) points(h *history, origin int, dst []float64) {

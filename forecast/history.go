@@ -94,6 +94,13 @@ func (h *history) last() int { return len(h.vals) - 1 }
 
 func (h *history) lowerBound(i int) bool { return h.low != nil && h.low[i] }
 
+// scorable returns step i when a forecast can be scored on it: a missing or clipped value says nothing about one that
+// was higher.
+func (h *history) scorable(i int) (float64, bool) {
+	v := h.vals[i]
+	return v, !math.IsNaN(v) && !h.lowerBound(i)
+}
+
 // timeAt returns the start of step i.
 func (h *history) timeAt(i int) time.Time { return h.clock.start.Add(time.Duration(i) * h.clock.step) }
 

@@ -91,13 +91,21 @@ func (s *sampler) trajectory(h *history, m method, past, last int) bool {
 }
 
 // replay adds the errors in s.errs, moved from the level of s.then to that of s.now, to the forecast in s.now.
+//
+// An error grows from the higher of the level that was forecast and the level that came: when demand has jumped from 1 to
+// 10 and stays, the jump is replayed as the +9 that it was, not as another tenfold.
 func (s *sampler) replay(h *history, path []float64) {
 	base := errorScaleShare * h.scale
 	for k := range path {
 		ratio := 1.0
-		if from := math.Abs(s.then[k]) + base; from > 0 {
-			ratio = min(errorScaleMax, max(1/errorScaleMax, (math.Abs(s.now[k])+base)/from))
+		from, now := math.Abs(s.then[k])+base, math.Abs(s.now[k])+base
+		if from > 0 {
+			ratio = now / from
 		}
+		if came := math.Abs(s.then[k]+s.errs[k]) + base; ratio > 1 && came > from {
+			ratio = max(1, now/came)
+		}
+		ratio = min(errorScaleMax, max(1/errorScaleMax, ratio))
 		path[k] = h.floor(s.now[k] + ratio*s.errs[k])
 	}
 }

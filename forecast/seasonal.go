@@ -7,13 +7,15 @@ import (
 
 // seasonalNaive forecasts that the time of day does what it did on earlier days, moved to the level of now. A single
 // earlier day carries its own noise into the forecast, and makes the peak over a window too high; the mean of a few does
-// so less, but follows a change of shape later. Which is better differs by series, so fit chooses.
+// so less, but follows a change of shape later. Which is better differs by series, so fit chooses, and updates try the
+// other choices again.
 type seasonalNaive struct {
 	days   int // how many earlier days are averaged
 	adjust levelAdjust
 	lags   [7][]int // per weekday of the forecast step: days back to look, in order of preference
 	reach  int      // steps of the level window
 	run    lagRun
+	tuner  tuner
 }
 
 // seasonRule says which earlier day comes first. The others follow as fallbacks, so that one missing window does not
@@ -45,27 +47,40 @@ const (
 
 func (s *seasonalNaive) name() string { return nameSeasonal }
 
-func (s *seasonalNaive) update(*history, int) {}
-
-// seasonDayCounts are the numbers of days that fit chooses among.
+// seasonDayCounts are the numbers of days that are chosen among.
 var seasonDayCounts = []int{1, 3, 5}
 
-// fit chooses the season, the number of days and the adjustment by the mean absolute error over the tail of h, a few
-// steps ahead.
+func seasonChoices() int { return int(seasonWeek+1) * int(adjustRatio+1) * len(seasonDayCounts) }
+
+// seasonChoice returns the i-th choice of the season, the adjustment and the number of days.
+func seasonChoice(h *history, i int) *seasonalNaive {
+	n, m := len(seasonDayCounts), int(adjustRatio+1)
+	return newSeasonalNaive(h, seasonRule(i/(n*m)), levelAdjust(i/n%m), seasonDayCounts[i%n])
+}
+
+// fit makes the choice with the smallest mean absolute error over the tail of h, a few steps ahead.
 func (s *seasonalNaive) fit(h *history) {
 	best := math.Inf(1)
-	chosen := newSeasonalNaive(h, seasonWeekday, adjustNone, 1)
-	for rule := seasonDay; rule <= seasonWeek; rule++ {
-		for adjust := adjustNone; adjust <= adjustRatio; adjust++ {
-			for _, days := range seasonDayCounts {
-				c := newSeasonalNaive(h, rule, adjust, days)
-				if loss := c.trial(h); loss < best {
-					best, chosen = loss, c
-				}
-			}
+	chosen := newSeasonalNaive(h, seasonWeekday, adjustNone, 1) // when nothing can be scored
+	for i := range seasonChoices() {
+		c := seasonChoice(h, i)
+		if loss := c.trial(h); loss < best {
+			best, chosen = loss, c
 		}
 	}
 	*s = *chosen
+	s.tuner = newTuner(h, seasonChoices())
+}
+
+func (s *seasonalNaive) update(h *history, _ int) {
+	i, ok := s.tuner.due()
+	if !ok {
+		return
+	}
+	if c := seasonChoice(h, i); better(c.trial(h), s.trial(h)) {
+		c.tuner = s.tuner
+		*s = *c
+	}
 }
 
 func newSeasonalNaive(h *history, rule seasonRule, adjust levelAdjust, days int) *seasonalNaive {
@@ -99,7 +114,8 @@ const (
 	seasonTrialOrigins = 400
 )
 
-// trial returns the mean absolute error over origins spread over the tail of h, +Inf when none can be scored.
+// trial returns the mean absolute error over origins spread over the tail of h, +Inf when no step can be scored; missing
+// and clipped ones cannot.
 func (s *seasonalNaive) trial(h *history) float64 {
 	const lead = 10
 	from := max(h.last()/2, h.last()-int(seasonTrialSpan/h.clock.step))
@@ -112,7 +128,7 @@ func (s *seasonalNaive) trial(h *history) float64 {
 		}
 		s.points(h, origin, f[:min(lead, h.last()-origin)])
 		for k := 0; k < lead && origin+1+k <= h.last(); k += lead - 1 {
-			if v := h.vals[origin+1+k]; !math.IsNaN(v) {
+			if v, ok := h.scorable(origin + 1 + k); ok {
 				sum += math.Abs(v - f[k])
 				n++
 			}

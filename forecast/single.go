@@ -32,7 +32,8 @@ func (f *single) Fit(s Series) error {
 	return nil
 }
 
-// Update implements Forecaster. O(1), amortised.
+// Update implements Forecaster. O(1), amortised, but for one trial of other parameters now and then (see tuner), whose
+// cost is bounded.
 func (f *single) Update(v float64, atLeast bool) {
 	f.h.mustBeFitted()
 	f.method.update(f.h, f.h.append(v, atLeast))
@@ -77,8 +78,8 @@ func NewLastValue(opts Options) *LastValue {
 // SeasonalNaive forecasts that each wall-clock time does what it did on earlier days, moved to the level of now. Fit
 // chooses which days come first (yesterday, the last day of the same class, the same day last week), over how many days
 // the mean is taken (one, three or five), and the move (none, additive, ratio), by their error on the history it is
-// given. A missing reference is passed over for the next earlier day of the same class, then of any; without any the
-// forecast is the last known level.
+// given; Update tries the other choices again, each about once a day. A missing reference is passed over for the next
+// earlier day of the same class, then of any; without any the forecast is the last known level.
 type SeasonalNaive struct{ single }
 
 // NewSeasonalNaive returns an unfitted SeasonalNaive.
@@ -87,7 +88,7 @@ func NewSeasonalNaive(opts Options) *SeasonalNaive {
 }
 
 // DampedDrift forecasts that the present trend goes on and dies away. Fit chooses the smoothing by its error on the
-// history it is given.
+// history it is given; Update tries the other choices again, each about once a day.
 type DampedDrift struct{ single }
 
 // NewDampedDrift returns an unfitted DampedDrift.

@@ -65,6 +65,9 @@ func (c *course) demandText() string {
 		}
 		if age := c.now.Sub(l.At); age >= 0 {
 			fmt.Fprintf(&b, ", %s old", shortDuration(age))
+			if age > c.policy.LoadMaxAge {
+				fmt.Fprintf(&b, ", which is too old to shrink on (load_max_age %s)", shortDuration(c.policy.LoadMaxAge))
+			}
 		} else {
 			fmt.Fprintf(&b, ", dated %s ahead", shortDuration(-age))
 		}

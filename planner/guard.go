@@ -89,6 +89,7 @@ func (c *course) limit() {
 	if maximum := c.policy.ReplicasMax; maximum > 0 && c.wanted > maximum {
 		rejected := fmt.Sprintf("%d replicas", c.wanted)
 		c.wanted = maximum
+		c.out.Held = "" // the limit decided, not the hold
 		s := c.step(StageGuard, &c.wanted, fmt.Sprintf("replicas_max is %d", maximum))
 		s.BoundBy, s.Rejected = "replicas_max", rejected
 	}

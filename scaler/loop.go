@@ -109,8 +109,8 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 		return
 	}
 	l.reconfigured()
-	l.readHistories(ctx, now)
 	obs := l.observe(ctx, now)
+	l.readHistories(ctx, now) // after the look, which brings a simulated world to now
 	if ctx.Err() != nil {
 		return // the end cut the look short: what it did not see is no reason for a last plan
 	}

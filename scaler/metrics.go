@@ -134,13 +134,13 @@ func (m *Metrics) observeLead(model string, lead *planner.Lead) {
 	}
 }
 
-// count sets a replica gauge; an unknown count is NaN, never zero.
+// count sets a replica gauge; an unknown count is absent, never zero.
 func (m *Metrics) count(model, kind string, n *int) {
-	v := math.NaN()
-	if n != nil {
-		v = float64(*n)
+	if n == nil {
+		m.replicas.DeleteLabelValues(model, kind)
+		return
 	}
-	m.replicas.WithLabelValues(model, kind).Set(v)
+	m.replicas.WithLabelValues(model, kind).Set(float64(*n))
 }
 
 // expectation is what a forecast said about one step that had not come yet.

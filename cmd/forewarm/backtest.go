@@ -79,8 +79,9 @@ func (f *backtestFlags) run(cmd *cobra.Command) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(parent, os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends even a run that hangs in a write
 
-	sink, err := newPredictionSink(f.predictions, in, f.quantiles)
+	sink, err := newPredictionSink(f.predictions, f.file, in, f.quantiles)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (f *backtestFlags) run(cmd *cobra.Command) (err error) {
 	report, err := forecast.Backtest(in.series, models, cfg)
 	seconds := time.Since(began).Seconds()
 	_ = bar.Exit() // only leaves the line of the bar; there is nothing to do about a terminal that is gone
-	if errors.Is(err, errInterrupted) && f.predictions != "" {
+	if errors.Is(err, errInterrupted) && sink.file != nil {
 		return fmt.Errorf("%s: %w; the rows done are in %s", f.file, err, f.predictions)
 	}
 	if err != nil {
@@ -214,35 +215,52 @@ func newBar(w io.Writer, total int) *progressbar.ProgressBar {
 		progressbar.OptionClearOnFinish())
 }
 
-// predictionSink writes predictions as they come, so that an interrupted run keeps what it has done.
+// predictionSink writes predictions as they come, so that an interrupted run keeps what it has done. The file is opened
+// with the first row: a run that cannot start leaves an older file as it is.
 type predictionSink struct {
-	in   seriesInput
-	path string
-	file *os.File // nil when no file is wanted
-	csv  *csv.Writer
+	in        seriesInput
+	path      string // empty when no file is wanted
+	quantiles []float64
+	file      *os.File // nil until the first row
+	csv       *csv.Writer
 }
 
-func newPredictionSink(path string, in seriesInput, ps []float64) (*predictionSink, error) {
-	s := &predictionSink{in: in, path: path}
+// newPredictionSink refuses to write over the series itself.
+func newPredictionSink(path, series string, in seriesInput, ps []float64) (*predictionSink, error) {
+	s := &predictionSink{in: in, path: path, quantiles: ps}
 	if path == "" {
 		return s, nil
 	}
-	var err error
-	if s.file, err = os.Create(path); err != nil {
-		return nil, fmt.Errorf("--predictions: %w", err)
+	out, errOut := os.Stat(path)
+	source, errIn := os.Stat(series)
+	if errOut == nil && errIn == nil && os.SameFile(out, source) {
+		return nil, fmt.Errorf("--predictions is %s, which is the series: another file is needed", path)
+	}
+	return s, nil
+}
+
+// open makes the file. It is not opened for reading: a pipe whose reader has gone must fail, not fill up.
+func (s *predictionSink) open() (err error) {
+	if s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err != nil {
+		return fmt.Errorf("--predictions: %w", err)
 	}
 	s.csv = csv.NewWriter(s.file)
 	header := []string{"origin", "time", "step", "actual", "model"}
-	for _, p := range ps {
+	for _, p := range s.quantiles {
 		header = append(header, quantileName(p))
 	}
-	return s, s.csv.Write(header)
+	return s.csv.Write(header)
 }
 
 // add writes one row, and after the last one of a model at an origin hands all to the file.
 func (s *predictionSink) add(p forecast.Prediction) error {
-	if s.file == nil {
+	if s.path == "" {
 		return nil
+	}
+	if s.file == nil {
+		if err := s.open(); err != nil {
+			return err
+		}
 	}
 	step := strconv.Itoa(p.Step)
 	if p.Step == 0 {

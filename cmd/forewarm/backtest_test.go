@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -165,11 +166,38 @@ func TestBacktestInterruptedKeepsItsRows(t *testing.T) {
 	cmd := newBacktestCmd()
 	cmd.SetContext(ctx)
 	_, err := execute(cmd, "--series", series, "--test", "1d", "--predictions", out)
-	if !errors.Is(err, errInterrupted) || !strings.Contains(err.Error(), out) {
+	if !errors.Is(err, errInterrupted) {
 		t.Errorf("error %v", err)
 	}
-	if rows := readPredictions(t, out); len(rows) != 0 {
-		t.Errorf("%d rows", len(rows))
+	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a run without a row left a file: %v", err)
+	}
+}
+
+// TestPredictionsSpareOtherFiles: a run that cannot start leaves an older file as it is, and none writes over its input.
+func TestPredictionsSpareOtherFiles(t *testing.T) {
+	series := filepath.Join(t.TempDir(), "series.csv")
+	if err := os.WriteFile(series, []byte("t_s,v\n0,1\n60,2\n120,3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	older := filepath.Join(t.TempDir(), "older.csv")
+	if err := os.WriteFile(older, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{older, series} {
+		before, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := execute(newBacktestCmd(), "--series", series, "--test", "1d", "--predictions", out); err == nil {
+			t.Errorf("predictions to %s: no error", out)
+		}
+		if after, err := os.ReadFile(out); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("%s was changed to %q, %v", out, after, err)
+		}
+	}
+	if _, err := newPredictionSink(series, series, seriesInput{}, nil); err == nil || !strings.Contains(err.Error(), "which is the series") {
+		t.Errorf("the series as predictions file: %v", err)
 	}
 }
 
@@ -177,7 +205,7 @@ func TestBacktestInterruptedKeepsItsRows(t *testing.T) {
 func TestSinkHandsOverEveryOrigin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.csv")
 	in := seriesInput{loc: time.UTC}
-	sink, err := newPredictionSink(path, in, []float64{0.5})
+	sink, err := newPredictionSink(path, "series.csv", in, []float64{0.5})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends even what hangs
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -90,16 +90,19 @@ func readConfig(path string) (*config, error) {
 func parseConfig(name string, data []byte) (*config, error) {
 	c := defaultConfig()
 	c.raw = data
-	if err := configs.Decode(name, data, &c); err != nil {
-		return nil, err
+	form := configs.Decode(name, data, &c)
+	if form != nil && !errors.Is(form, configs.ErrForm) {
+		return nil, form
 	}
+	// Keys of the wrong form keep their defaults, so that the ranges of all others can be checked with them.
+	errs := []error{form}
 	if err := c.validate(); err != nil {
-		lines := strings.Split(err.Error(), "\n")
-		errs := make([]error, len(lines))
-		for i, l := range lines {
-			errs[i] = fmt.Errorf("%s: %s", name, l)
+		for _, l := range strings.Split(err.Error(), "\n") {
+			errs = append(errs, fmt.Errorf("%s: %s", name, l))
 		}
-		return nil, errors.Join(errs...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return &c, nil
 }
@@ -119,6 +122,9 @@ func (c *config) validate() error {
 	}
 	if _, _, err := net.SplitHostPort(c.HTTP.Listen); err != nil {
 		add("", fmt.Errorf("http.listen is %q: host:port is allowed, such as 127.0.0.1:8080", c.HTTP.Listen))
+	}
+	if c.HTTP.Listen == c.KEDA.Listen && !strings.HasSuffix(c.HTTP.Listen, ":0") {
+		add("", fmt.Errorf("http.listen is %q, as keda.listen: two addresses are needed", c.HTTP.Listen))
 	}
 	add("keda.", c.KEDA.Validate())
 	add("prometheus.", c.Prometheus.Validate())

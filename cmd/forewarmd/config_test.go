@@ -98,6 +98,10 @@ models:
 			"lead_times.warm_node:",
 			"policy.replicas_min is 5: at most replicas_max, 3, is allowed",
 		}},
+		{"form and ranges", "tick: 10ms\ntik: 1s\n" + minimal + "  policy: {replicas_min: 2.7, drain_time: 5, replicas_max: -1}\n", []string{
+			`f.yaml:2: unknown key "tik"`, `"2.7" is not a whole number`, `"5" is not a duration`, "f.yaml: tick is 10ms", "policy.replicas_max is -1",
+		}},
+		{"one address for two", "http: {listen: 127.0.0.1:6000}\n" + minimal, []string{"as keda.listen: two addresses are needed"}},
 		{"no models", `prometheus: {url: "http://127.0.0.1:9"}`, []string{"models is empty"}},
 		{"same name twice", minimal + "- {name: m, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}}\n", []string{"allowed once"}},
 		{"zero without arrivals", minimal + "  policy: {replicas_min: 0}\n", []string{

@@ -368,6 +368,7 @@ func TestCommandLine(t *testing.T) {
 		{"--config " + bad + ".missing", 2, "no such file"},
 		{"--config " + bad, 2, `unknown key "tik"`},
 		{"--config " + bad + " --log-level loud", 2, "debug, info, warn or error are allowed"},
+		{"--config " + unreachable + " --speed 3", 2, "--speed belongs to --demo"},
 		{"--demo --speed 0", 2, "1 to 600 are allowed"},
 		{"--demo --listen " + busy + " --http-listen 127.0.0.1:0", 2, "another address can be given with --listen"},
 		{"--demo --listen 127.0.0.1:0 --http-listen " + busy, 2, "another address can be given with --http-listen"},

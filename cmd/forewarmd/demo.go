@@ -21,13 +21,14 @@ func runDemo(ctx context.Context, f *flags, out io.Writer, log *slog.Logger) err
 	if !(f.speed >= 1 && f.speed <= 600) {
 		return fmt.Errorf("--speed is %v: 1 to 600 are allowed", f.speed)
 	}
-	dir := f.dataDir
+	dir, kept := f.dataDir, f.dataDir
 	if dir == "" {
 		var err error
 		if dir, err = os.MkdirTemp("", "forewarm-demo-"); err != nil {
 			return err
 		}
 		defer os.RemoveAll(dir)
+		kept = dir + " (removed at the end; --data-dir keeps one)"
 	}
 	d, err := newDemo(f, dir, log)
 	if err != nil {
@@ -37,7 +38,7 @@ func runDemo(ctx context.Context, f *flags, out io.Writer, log *slog.Logger) err
 	greeted := make(chan struct{})
 	go func() {
 		defer close(greeted)
-		greet(running, d, f.speed, dir, out)
+		greet(running, d, f.speed, kept, out)
 	}()
 	err = d.run(ctx)
 	stop() // a daemon that failed before its first plan greets nobody
@@ -122,7 +123,7 @@ func greet(ctx context.Context, d *daemon, speed float64, dir string, out io.Wri
 			fmt.Fprintf(out, "  %-10s %d replicas: %d serving + %d warm\n", m.Name, *m.Replicas, m.Serving, m.Warm)
 		}
 	}
-	fmt.Fprintf(out, "KEDA endpoint on %s, plan and metrics on http://%s, journal in %s\n",
+	fmt.Fprintf(out, "KEDA endpoint on %s, plan and metrics on http://%s\njournal in %s\n",
 		d.kedaListener.Addr(), d.httpListener.Addr(), dir)
 	fmt.Fprintf(out, "Ask it why, from another terminal:\n\n  go run ./cmd/forewarm ask %s --model %s%s\n\n", localhost(d.kedaListener.Addr().String()),
 		plan.Decision.Models[0].Name, httpHint(d))

@@ -21,6 +21,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends even what hangs
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -93,6 +94,11 @@ func (f *flags) run(cmd *cobra.Command) error {
 	}
 	if f.demo {
 		return runDemo(cmd.Context(), f, cmd.OutOrStdout(), log)
+	}
+	for _, name := range []string{"speed", "seed"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s belongs to --demo", name)
+		}
 	}
 	read := func() (*config, error) {
 		cfg, err := readConfig(f.config)

@@ -289,6 +289,39 @@ func TestRenameIsFollowed(t *testing.T) {
 	}
 }
 
+// A model that is scaled to zero is known by its gateway alone: a failed look-up of names must not hide its queue, which
+// is what wakes it.
+func TestGatewayOutlivesAFailedLookUp(t *testing.T) {
+	var fail atomic.Bool
+	f := healthy()
+	f.series = nil
+	for _, name := range []string{"llm_d_epp_request_input_tokens_sum", "llm_d_epp_request_output_tokens_sum",
+		"llm_d_epp_flow_control_queue_size"} {
+		f.series = append(f.series, map[string]string{"__name__": name, "target_model_name": "chat-70b"})
+	}
+	f.value = func(key string, _ time.Time) (string, bool) {
+		return "3", strings.HasSuffix(key, keyNowQueue)
+	}
+	f.spoil = func(w http.ResponseWriter, _ *http.Request, _, query string) bool {
+		spoilt := fail.Load() && strings.HasPrefix(query, "last_over_time({__name__")
+		if spoilt {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		return spoilt
+	}
+	s := newSource(t, testConfig(f.start(t)), simpleModel)
+	for _, failing := range []bool{false, true} {
+		fail.Store(failing)
+		obs, err := s.Observe(context.Background(), testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := obs.Models[0]; m.Waiting == nil || *m.Waiting != 3 {
+			t.Errorf("look-up failing %v: waiting %v, gaps %v", failing, m.Waiting, obs.Gaps)
+		}
+	}
+}
+
 // A warning is a partial answer: its chunk is missing and the error says so, the rest is kept.
 func TestHistoryWarning(t *testing.T) {
 	f := healthy()

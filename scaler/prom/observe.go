@@ -140,7 +140,7 @@ func (s *Source) current(ctx context.Context, m ModelConfig, now time.Time) (r *
 	}
 	fresh, err := s.refresh(ctx, m, now)
 	if err != nil {
-		if r != nil && r.served.known() {
+		if r != nil && (r.served.known() || r.gateway.known()) {
 			return r, false, err
 		}
 		return nil, false, err
