@@ -1,8 +1,10 @@
 package configs
 
 import (
+	"bytes"
 	"errors"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,22 @@ func TestReadPolicy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
+	}
+}
+
+func TestWrittenPolicyReadsBack(t *testing.T) {
+	want := planner.Policy{Seed: 1<<63 + 7, Defaults: planner.DefaultModelPolicy(), Models: map[string]planner.ModelPolicy{}}
+	m := planner.DefaultModelPolicy()
+	m.Authority, m.ReplicasMin, m.ReplicasMax, m.ServiceLevel, m.QueueThreshold = planner.Act, 2, 12, 0.99, 7.5
+	m.ScaleDownWindow, m.DrainTime, m.DrainWithin, m.LoadMaxAge = 90*time.Second, 1500*time.Millisecond, 2*time.Minute, time.Hour
+	want.Models["chat: 70b"] = m
+	var text bytes.Buffer
+	if err := WritePolicy(&text, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadPolicy("p.yaml", text.Bytes())
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n got %+v\nwant %+v\n%s", err, got, want, text.String())
 	}
 }
 

@@ -1,8 +1,12 @@
 package configs
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"forewarm/planner"
 )
@@ -58,6 +62,28 @@ func (p Policy) Planner() planner.Policy {
 		out.Models[name] = m.Over(out.Defaults)
 	}
 	return out
+}
+
+// WritePolicy writes p as the YAML that ReadPolicy reads back as the same policy. Every key is written out.
+func WritePolicy(w io.Writer, p planner.Policy) error {
+	out := Policy{Seed: p.Seed, Defaults: everyKey(p.Defaults)}
+	if len(p.Models) > 0 {
+		out.Models = make(map[string]ModelPolicy, len(p.Models))
+	}
+	for name, m := range p.Models {
+		out.Models[name] = everyKey(m)
+	}
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	return errors.Join(enc.Encode(out), enc.Close())
+}
+
+func everyKey(m planner.ModelPolicy) ModelPolicy {
+	return ModelPolicy{
+		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, ServiceLevel: &m.ServiceLevel,
+		ScaleDownWindow: &m.ScaleDownWindow, DrainTime: &m.DrainTime, DrainWithin: &m.DrainWithin,
+		QueueThreshold: &m.QueueThreshold, LoadMaxAge: &m.LoadMaxAge,
+	}
 }
 
 // ReadPolicy reads a policy file. Every problem is reported at once, with the file's name.

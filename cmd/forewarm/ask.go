@@ -46,7 +46,12 @@ ADDR is the KEDA endpoint, host:port. The same calls are made as KEDA makes for 
 IsActive. The reason comes from the daemon's HTTP port; without it the answers are printed alone.`,
 		Example: `  forewarm ask 127.0.0.1:6000 --model chat-70b
   forewarm ask forewarm.forewarm:6000 --model chat-70b --tls-ca ca.pem --tls-cert me.pem --tls-key me-key.pem`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%d arguments: one ADDR is needed, as in forewarm ask localhost:6000 --model chat-70b", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0])
 		},

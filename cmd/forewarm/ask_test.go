@@ -240,7 +240,7 @@ func TestAskReportsAllBadArguments(t *testing.T) {
 		"no PEM certificate":                     {"--tls-ca", empty},
 		fmt.Sprintf("--tls-cert %s with", empty): {"--tls-cert", empty, "--tls-key", empty},
 		"missing [tls-key]":                      {"--tls-cert", empty},
-		"accepts 1 arg(s), received 2":           {"another"},
+		"2 arguments: one ADDR is needed":        {"another"},
 		"nothing answers at 127.0.0.1:1":         {"--tls-server-name", "forewarm.forewarm"},
 		`--http is "http://%zz"`:                 {"--http", "http://%zz"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,9 +31,11 @@ func newDecideCmd() *cobra.Command {
 		Long: `Replay a recorded State through the planner and explain the Decision.
 
 The State comes from a file, or out of a journal together with the policy it was decided under: the newest one, or the
-newest at or before --at. With --policy another policy is tried on the same facts.`,
+newest at or before --at. With --policy another policy is tried on the same facts: a YAML file with the keys seed,
+defaults and models (a mapping of names), as --format policy prints it.`,
 		Example: `  forewarm decide --state state.json --policy policy.yaml
-  forewarm decide --journal /var/lib/forewarm --at 2026-03-02T09:15:00+01:00 --format json`,
+  forewarm decide --journal /var/lib/forewarm --at 2026-03-02T09:15:00+01:00 --format json
+  forewarm decide --journal /var/lib/forewarm --format policy > policy.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd)
@@ -42,22 +45,25 @@ newest at or before --at. With --policy another policy is tried on the same fact
 	cmd.Flags().StringVar(&f.policy, "policy", "", "policy as YAML; the journal's own, or the defaults, without it")
 	cmd.Flags().StringVar(&f.journal, "journal", "", "data directory of forewarmd")
 	cmd.Flags().StringVar(&f.at, "at", "", "RFC 3339 time; the newest State at or before it")
-	cmd.Flags().StringVar(&f.format, "format", "text", "text, json (the Decision), state (the State itself, as JSON)")
+	cmd.Flags().StringVar(&f.format, "format", "text", "text, json (the Decision), state (the State as JSON) or policy (the policy as YAML)")
 	cmd.MarkFlagsMutuallyExclusive("state", "journal")
 	cmd.MarkFlagsOneRequired("state", "journal")
 	return cmd
 }
 
 func (f *decideFlags) run(cmd *cobra.Command) error {
-	if f.format != "text" && f.format != "json" && f.format != "state" {
-		return fmt.Errorf("--format is %q: text, json or state are allowed", f.format)
+	if !slices.Contains([]string{"text", "json", "state", "policy"}, f.format) {
+		return fmt.Errorf("--format is %q: text, json, state or policy are allowed", f.format)
 	}
 	state, policy, recorded, err := f.inputs(cmd)
 	if err != nil {
 		return err
 	}
-	if f.format == "state" {
+	switch f.format {
+	case "state":
 		return printJSON(cmd.OutOrStdout(), state)
+	case "policy":
+		return configs.WritePolicy(cmd.OutOrStdout(), policy)
 	}
 	d, err := planner.Decide(state, policy)
 	if err != nil {
@@ -67,6 +73,9 @@ func (f *decideFlags) run(cmd *cobra.Command) error {
 		return printJSON(cmd.OutOrStdout(), d)
 	}
 	printDecision(cmd.OutOrStdout(), &d)
+	if f.policy == "" && f.journal == "" {
+		fmt.Fprintln(cmd.OutOrStdout(), "\ndecided under the built-in default policy: --policy names another")
+	}
 	if recorded != nil {
 		return compare(cmd.OutOrStdout(), &d, recorded)
 	}

@@ -122,8 +122,14 @@ func TestDecideReplaysAJournal(t *testing.T) {
 	}
 	// A State taken out replays from its file.
 	_, state, _ := forewarm("decide", "--journal", dir, "--format", "state")
-	if code, out, errs := forewarm("decide", "--state", writeFile(t, "s.json", state)); code != 0 || !strings.Contains(out, "chat: ") {
-		t.Errorf("the exported State gives %d:\n%s%s", code, out, errs)
+	_, exported, _ := forewarm("decide", "--journal", dir, "--format", "policy")
+	_, want, _ := forewarm("decide", "--journal", dir, "--format", "json")
+	code, got, errs := forewarm("decide", "--state", writeFile(t, "s.json", state), "--policy", writeFile(t, "p.yaml", exported), "--format", "json")
+	if code != 0 || got != want {
+		t.Errorf("State and policy taken out replay to (exit code %d)\n%s%s\nrecorded\n%s", code, got, errs, want)
+	}
+	if _, out, _ := forewarm("decide", "--state", writeFile(t, "s.json", state)); !strings.Contains(out, "built-in default policy") {
+		t.Errorf("nothing says which policy was used:\n%s", out)
 	}
 }
 
@@ -159,7 +165,7 @@ func TestBadUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"decide"}, "[state journal]"},
-		{[]string{"decide", "--state", state, "--format", "xml"}, "text, json or state are allowed"},
+		{[]string{"decide", "--state", state, "--format", "xml"}, "text, json, state or policy are allowed"},
 		{[]string{"decide", "--state", state + ".missing"}, "no such file"},
 		{[]string{"decide", "--state", writeFile(t, "x.json", `{"now": 5}`)}, "x.json: state: "},
 		{[]string{"decide", "--state", writeFile(t, "x.json", `{"when": 5}`)}, `unknown field "when"`},

@@ -23,15 +23,9 @@ func runCheck(ctx context.Context, cfg *config, out io.Writer, log *slog.Logger)
 	if _, err := cfg.ledger(); err != nil {
 		return err
 	}
-	findings := configFindings(cfg)
 	now := time.Now()
-	fromServer, err := source.Check(ctx, now)
-	if err != nil {
-		findings = append(findings, prom.Finding{Severity: prom.Error, Subject: "server", Text: err.Error(),
-			Remedy: "check prometheus.url and that it can be reached from here"})
-	} else {
-		findings = append(findings, fromServer...)
-		findings = append(findings, zeroFindings(cfg, source)...)
+	findings, reached := metricFindings(ctx, cfg, source, now)
+	if reached {
 		printResolutions(ctx, cfg, source, now, out, log)
 	}
 	if findings, err = checkCluster(ctx, cfg, now, findings, log); err != nil {
@@ -45,11 +39,39 @@ func runCheck(ctx context.Context, cfg *config, out io.Writer, log *slog.Logger)
 		}
 	}
 	if serious > 0 {
-		fmt.Fprintf(out, "%d findings need attention\n", serious)
+		fmt.Fprintf(out, "findings that need attention: %d\n", serious)
 		return errFound
 	}
 	fmt.Fprintln(out, "nothing found")
 	return nil
+}
+
+// metricFindings are those of the configuration and of the metrics it names; reached is false when the server could not
+// be asked.
+func metricFindings(ctx context.Context, cfg *config, source *prom.Source, now time.Time) (findings []prom.Finding, reached bool) {
+	findings = configFindings(cfg)
+	fromServer, err := source.Check(ctx, now)
+	if err != nil {
+		return append(findings, prom.Finding{Severity: prom.Error, Subject: "url", Text: err.Error(),
+			Remedy: "check prometheus.url and that it can be reached from here"}), false
+	}
+	findings = append(findings, fromServer...)
+	return append(findings, zeroFindings(cfg, source)...), true
+}
+
+// logFindings writes to the log what --check would print about the configuration and the metrics: whoever skipped the
+// check must be able to find it there.
+func logFindings(ctx context.Context, cfg *config, log *slog.Logger) {
+	source, err := prom.New(cfg.Prometheus, cfg.promModels())
+	if err != nil {
+		return // newLive has refused it already
+	}
+	findings, _ := metricFindings(ctx, cfg, source, time.Now())
+	for _, f := range findings {
+		if f.Severity != prom.Info && ctx.Err() == nil {
+			log.Warn("finding", "severity", f.Severity, "model", f.Model, "subject", f.Subject, "text", f.Text, "remedy", f.Remedy)
+		}
+	}
 }
 
 // configFindings are settings that are allowed and yet hardly meant.

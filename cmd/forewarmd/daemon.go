@@ -33,6 +33,7 @@ type daemon struct {
 	tracker  *planner.Tracker // the loop's at the start
 	http     *http.Server
 	journal  *journal.Journal // nil when there is none
+	setAside float64          // journal files set aside at the start
 	registry *prometheus.Registry
 	// The listeners know their ports, also when 0 was asked for.
 	kedaListener, httpListener net.Listener
@@ -84,10 +85,26 @@ func newDaemon(p parts, log *slog.Logger) (_ *daemon, err error) {
 	}
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(), kedaCollector{d.keda})
+	d.registerJournal()
 	d.tracker = tracker
 	d.loop = scaler.NewLoop(d.loopConfig(tracker, memory))
 	d.http = d.newHTTP()
 	return d, nil
+}
+
+// registerJournal exports whether there is a journal: one that cannot be used must be seen by an alert, not only in the
+// log of the start.
+func (d *daemon) registerJournal() {
+	gauge := func(name, help string, v float64) {
+		d.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "forewarm", Name: name, Help: help},
+			func() float64 { return v }))
+	}
+	open := 0.0
+	if d.journal != nil {
+		open = 1
+	}
+	gauge("journal_open", "1 while decisions are recorded, 0 without a usable data_dir.", open)
+	gauge("journal_set_aside", "Files that could not be used and were set aside at the start.", d.setAside)
 }
 
 func listen(address, flag string) (net.Listener, error) {
@@ -116,6 +133,7 @@ func (d *daemon) openJournal() (planner.Memory, error) {
 	}
 	d.journal = j
 	if report.Aside != "" {
+		d.setAside = 1
 		d.log.Error("the journal was set aside and a fresh one started", "aside", report.Aside, "why", report.Why)
 	}
 	return d.recall(), nil

@@ -406,7 +406,7 @@ func TestDataDirThatCannotBeUsed(t *testing.T) {
 	if !strings.Contains(log.String(), "running without it") {
 		t.Errorf("the log does not say that there is no journal:\n%s", log.String())
 	}
-	if metric := get(t, "http://"+d.httpListener.Addr().String()+"/metrics"); !strings.Contains(metric, "forewarm_decisions_total") ||
+	if metric := get(t, "http://"+d.httpListener.Addr().String()+"/metrics"); !strings.Contains(metric, "forewarm_journal_open 0\n") || !strings.Contains(metric, "forewarm_decisions_total") ||
 		strings.Contains(metric, "forewarm_decisions_total 0\n") {
 		t.Error("no decisions are counted")
 	}

@@ -21,7 +21,16 @@ func runLive(ctx context.Context, cfg *config, read func() (*config, error), out
 	}
 	d.parts.reload = newReloader(d, cfg, read).run
 	fmt.Fprintf(out, "forewarmd: KEDA endpoint on %s, plan and metrics on http://%s\n", d.kedaListener.Addr(), d.httpListener.Addr())
-	return d.run(ctx)
+	running, stop := context.WithCancel(ctx)
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		logFindings(running, cfg, log)
+	}()
+	err = d.run(ctx)
+	stop()
+	<-logged
+	return err
 }
 
 func newLive(cfg *config, log *slog.Logger) (*daemon, error) {
