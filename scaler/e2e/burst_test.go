@@ -1,0 +1,118 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// day is the season of the past that the burst cases make up.
+const day = 24 * time.Hour
+
+const (
+	quietLoad = 150.0 // completion tok/s: 2 replicas, the minimum
+	burstLoad = 700.0 // 7 replicas and some for the spread of the past
+)
+
+// burst is the time of the day at which the load rises, and for how long.
+type burst struct {
+	from   time.Time
+	length time.Duration
+}
+
+// load is what was asked for at a time of the past: the burst of each day, with a ripple of 2 %.
+func (b burst) load(at time.Time) float64 {
+	ripple := 1 + 0.02*math.Sin(float64(at.Unix())*0.7)*math.Cos(float64(at.Unix())*0.013)
+	since := at.Sub(b.from) % day
+	if since < 0 {
+		since += day
+	}
+	if since < b.length {
+		return burstLoad * ripple
+	}
+	return quietLoad * ripple
+}
+
+// past is three days of a model server's counters, until some minutes before the test.
+func (b burst) past(now time.Time) []pastSeries {
+	labels := fmt.Sprintf("model_name=%q,namespace=%q,pod=\"of-the-past\"", shippedName, shippedNamespace)
+	to := now.Add(-2 * time.Minute).Truncate(time.Minute)
+	from := to.Add(-3 * day)
+	return []pastSeries{
+		{"vllm:prompt_tokens_total", labels, func(at time.Time) float64 { return b.load(at) * promptPerCompletion }, from, to},
+		{"vllm:generation_tokens_total", labels, b.load, from, to},
+		{"vllm:request_success_total", labels, func(at time.Time) float64 { return b.load(at) / completionPerRequest }, from, to},
+	}
+}
+
+// burstScrape is the scrape interval of the burst cases, in the past and now.
+const burstScrape = 5 * time.Second
+
+// TestBurst is the reason for forewarm: every day the load rises at the same time; the Deployment has the planned
+// replicas, ready, before it does, through the real KEDA and HPA controller with the shipped ScaledObject, while the
+// load that can be seen is still low. When the burst comes nobody waits.
+func TestBurst(t *testing.T) {
+	k := newCase(t, shippedNamespace)
+	k.deploy(shippedName, 2, 3*time.Second, 0)
+	now := time.Now()
+	b := burst{now.Add(50 * time.Second).Truncate(10 * time.Second), 10 * time.Minute}
+	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: quietLoad})
+	p := startPrometheusOf(k.waiter, e, burstScrape, b.past(now)...)
+	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto",
+		models: []modelSettings{{name: shippedName, namespace: shippedNamespace, policy: shippedPolicy}}}.text())
+	k.scale(shippedName, shippedScaledObject(k, d, p))
+
+	k.until(time.Until(b.from), "the plan to be raised and followed before the burst",
+		k.follows(d, shippedName, func(plan int) bool { return plan > 6 }))
+	planned := k.replicas(shippedName)
+	k.until(time.Until(b.from), "the planned replicas to be ready before the burst",
+		k.field(planned, deploymentPath(k.namespace, shippedName), "status", "readyReplicas"))
+	t.Logf("%d replicas were ready %.1f s before the burst", planned, time.Until(b.from).Seconds())
+	if seen, err := d.metric("forewarm_load_tokens_per_second", `kind="completion"`); err != nil || seen > 1.2*quietLoad {
+		t.Errorf("the load seen before the burst is %v completion tok/s (%v): what was ordered was no forecast", seen, err)
+	}
+
+	k.until(time.Until(b.from)+time.Second, "the burst", func() (bool, string) { return !time.Now().Before(b.from), "" })
+	e.offer(shippedName, burstLoad)
+	k.until(30*time.Second, "forewarmd to see the burst", func() (bool, string) {
+		seen, err := d.metric("forewarm_load_tokens_per_second", `kind="completion"`)
+		return err == nil && seen > 0.9*burstLoad, fmt.Sprint(seen, err)
+	})
+	if n := k.replicas(shippedName); n < planned {
+		t.Errorf("%d replicas within the burst, %d were planned before it", n, planned)
+	}
+	// What waits at most is what came between two scrapes, which is when the emulator lets the load flow.
+	if lost := e.lost(shippedName); lost > 0 {
+		t.Errorf("%.0f completion tokens had to wait in the burst", lost)
+	}
+}
+
+// TestRelease is the end of a burst: the load falls as it does every day, and the Deployment follows the plan down. The
+// shipped ScaledObject holds for 300 s before it scales down; only that is shortened here.
+func TestRelease(t *testing.T) {
+	k := newCase(t, shippedNamespace)
+	k.deploy(shippedName, 8, 0, 0)
+	now := time.Now()
+	end := now.Add(20 * time.Second).Truncate(10 * time.Second)
+	b := burst{end.Add(-10 * time.Minute), 10 * time.Minute}
+	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: burstLoad})
+	p := startPrometheusOf(k.waiter, e, burstScrape, b.past(now)...)
+	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto",
+		models: []modelSettings{{name: shippedName, namespace: shippedNamespace, policy: shippedPolicy}}}.text())
+	k.scale(shippedName, shippedScaledObject(k, d, p))
+	k.must(k.client.merge(scaledObjectPath(k.namespace, shippedName), `{"spec": {"advanced":
+		{"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}}}}`))
+
+	k.until(time.Until(end)+time.Second, "the end of the burst", func() (bool, string) {
+		if n := k.replicas(shippedName); n < 7 {
+			k.fatalf("%d replicas while the burst lasts", n)
+		}
+		return !time.Now().Before(end), ""
+	})
+	e.offer(shippedName, quietLoad)
+	k.until(50*time.Second, "the plan to be lowered and followed",
+		k.follows(d, shippedName, func(plan int) bool { return plan <= 3 }))
+}
