@@ -40,6 +40,7 @@ kind: Deployment
 metadata: {name: %[1]s, namespace: %[2]s}
 spec:
   replicas: %[3]d
+  strategy: {rollingUpdate: {maxUnavailable: 0}}
   selector: {matchLabels: {app: %[1]s}}
   template:
     metadata:
@@ -97,13 +98,13 @@ func (k *kase) scale(name, yaml string) {
 }
 
 // shippedScaledObject is configs/scaledobject.yaml, the one of the README, with nothing but the two addresses replaced.
-func shippedScaledObject(k *kase, d *daemon, p *prometheus) string {
+func shippedScaledObject(k *kase, scaler string, p *prometheus) string {
 	k.t.Helper()
 	data, err := os.ReadFile("../../configs/scaledobject.yaml")
 	k.must(err)
 	text := string(data)
 	for _, r := range []struct{ shipped, here string }{
-		{"scalerAddress: forewarmd.forewarm.svc:6000", "scalerAddress: " + d.keda},
+		{"scalerAddress: forewarmd.forewarm.svc:6000", "scalerAddress: " + scaler},
 		{"serverAddress: http://prometheus.monitoring.svc:9090", "serverAddress: " + p.url},
 	} {
 		if strings.Count(text, r.shipped) != 1 {

@@ -200,7 +200,7 @@ func (c *client) remove(path string) error {
 func (c *client) apply(text string) error {
 	dec := yaml.NewDecoder(strings.NewReader(text))
 	for {
-		var o object
+		var o map[string]any // not an object: YAML would make every nested map one
 		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {

@@ -115,6 +115,9 @@ func (c *cluster) prepare() error {
 			}
 		}
 	}
+	if _, err := daemonProgram(); err != nil {
+		return err
+	}
 	var err error
 	c.certs, err = newPKI(c.folder)
 	return err

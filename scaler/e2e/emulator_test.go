@@ -18,12 +18,11 @@ import (
 // The physics of an emulated replica: each completion token comes with four prompt tokens, and prefill and decode share
 // the replica, so that it serves 100 completion tok/s. A request has 200 completion tokens.
 const (
-	promptPerCompletion   = 4
-	replicaCompletion     = 100.0
-	completionPerRequest  = 200
-	profileCompletion     = 2 * replicaCompletion                       // alone with completions
-	profilePrompt         = 2 * replicaCompletion * promptPerCompletion // alone with prompts
-	emulatorObserveMaxGap = 30 * time.Second
+	promptPerCompletion  = 4
+	replicaCompletion    = 100.0
+	completionPerRequest = 200
+	profileCompletion    = 2 * replicaCompletion                       // alone with completions
+	profilePrompt        = 2 * replicaCompletion * promptPerCompletion // alone with prompts
 )
 
 // emulator is one exporter that plays the model servers (vLLM), the gateway (llm-d router) and kube-state-metrics. Who is
@@ -35,7 +34,7 @@ type emulator struct {
 
 	mu     sync.Mutex
 	models []*emulatedModel
-	seen   time.Time // when the world was last looked at
+	seen   time.Time // when the world was last looked at; zero before the first scrape
 }
 
 // emulatedModel is one model: its Deployment is called like it.
@@ -66,7 +65,7 @@ func startEmulator(t *testing.T, c *client, models ...*emulatedModel) *emulator 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &emulator{client: c, address: listener.Addr().String(), models: models, seen: time.Now()}
+	e := &emulator{client: c, address: listener.Addr().String(), models: models}
 	for _, m := range models {
 		m.pods = map[string]*emulatedPod{}
 	}
@@ -99,7 +98,9 @@ func (e *emulator) wait(model string, requests float64) {
 func (e *emulator) change(model string, f func(*emulatedModel)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.advance(time.Now())
+	if !e.seen.IsZero() {
+		e.advance(time.Now())
+	}
 	f(e.model(model))
 }
 
@@ -108,6 +109,13 @@ func (e *emulator) lost(model string) float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.model(model).lost
+}
+
+// served is how many completion tokens of a model were served so far.
+func (e *emulator) served(model string) float64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.model(model).finished
 }
 
 func (e *emulator) model(name string) *emulatedModel {
@@ -121,10 +129,13 @@ func (e *emulator) model(name string) *emulatedModel {
 
 // advance lets the load flow from when the world was last looked at until now, over the replicas of then.
 func (e *emulator) advance(now time.Time) {
-	seconds := min(now.Sub(e.seen), emulatorObserveMaxGap).Seconds()
+	from := e.seen
 	e.seen = now
+	if from.IsZero() {
+		return // nothing is known of the replicas, and nobody has counted anything yet
+	}
 	for _, m := range e.models {
-		m.flow(seconds)
+		m.flow(now.Sub(from).Seconds())
 	}
 }
 
@@ -203,6 +214,9 @@ func (m *emulatedModel) meet(w *namespaceWorld) {
 
 func (m *emulatedModel) write(out *strings.Builder) {
 	share := m.waiting() / float64(max(1, len(m.pods)))
+	if m.gateway {
+		share = 0 // requests wait in front of the replicas
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 		p := m.pods[name]
 		labels := fmt.Sprintf("{model_name=%q,namespace=%q,pod=%q}", m.name, m.namespace, name)

@@ -137,6 +137,7 @@ type settings struct {
 	tick                string // 1s when empty
 	staleAfter, planAge string // defaults when empty
 	method              string // last when empty
+	window              string // the scale-down window; 0s when empty
 	models              []modelSettings
 }
 
@@ -161,9 +162,9 @@ keda: {stale_after: %s, max_plan_age: %s}
 prometheus: {url: %q, step: 10s, scrape_interval: %v, ingest_delay: 1s, resolve_every: 5s}
 forecast: {method: %s, horizon: 2m, history: 96h}
 policy:
-  defaults: {authority: act, scale_down_window: 0s, drain_time: 0s}
+  defaults: {authority: act, scale_down_window: %s, drain_time: 0s}
 models:
-`, or(s.tick, "1s"), or(s.staleAfter, "5s"), or(s.planAge, "5m"), s.prometheus, s.scrape, or(s.method, "last"))
+`, or(s.tick, "1s"), or(s.staleAfter, "5s"), or(s.planAge, "5m"), s.prometheus, s.scrape, or(s.method, "last"), or(s.window, "0s"))
 	for _, m := range s.models {
 		arrivals := "none"
 		if m.gateway {

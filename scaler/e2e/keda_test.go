@@ -112,7 +112,7 @@ func (c *cluster) installKEDA() error {
 		if err != nil {
 			return err
 		}
-		var crd object
+		var crd map[string]any
 		if err := yaml.Unmarshal(data, &crd); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
@@ -131,7 +131,7 @@ func (c *cluster) installKEDA() error {
 }
 
 // patchFile applies a JSON patch file (RFC 6902, add and remove only) to an object; a file that is not there is none.
-func patchFile(o object, path string) error {
+func patchFile(o map[string]any, path string) error {
 	data, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
 		return nil
@@ -147,7 +147,7 @@ func patchFile(o object, path string) error {
 	}
 	for _, op := range operations {
 		steps := strings.Split(strings.TrimPrefix(op.Path, "/"), "/")
-		if _, err := patched(map[string]any(o), steps, op.Op, op.Value); err != nil {
+		if _, err := patched(o, steps, op.Op, op.Value); err != nil {
 			return fmt.Errorf("%s: %s %s: %w", path, op.Op, op.Path, err)
 		}
 	}
@@ -158,8 +158,6 @@ func patchFile(o object, path string) error {
 func patched(node any, steps []string, op string, value any) (any, error) {
 	key, last := steps[0], len(steps) == 1
 	switch n := node.(type) {
-	case object:
-		return patched(map[string]any(n), steps, op, value)
 	case map[string]any:
 		switch {
 		case last && op == "add":

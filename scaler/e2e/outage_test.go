@@ -23,7 +23,7 @@ func outageCase(t *testing.T, change func(*settings)) (*kase, *emulator, *daemon
 		models: []modelSettings{{name: shippedName, namespace: shippedNamespace, policy: shippedPolicy}}}
 	change(&s)
 	d := startDaemon(k.waiter, s.text())
-	k.scale(shippedName, shippedScaledObject(k, d, p))
+	k.scale(shippedName, shippedScaledObject(k, d.keda, p))
 	return k, e, d
 }
 

@@ -46,7 +46,7 @@ func TestDeadBand(t *testing.T) {
 
 	for _, step := range []struct{ plan, plain int }{{21, 20}, {22, 20}, {23, 23}} {
 		for _, model := range []string{plain, exact} {
-			e.wait(model, float64(5*step.plan)) // queue_threshold is 5 waiting requests a replica
+			e.wait(model, float64(5*step.plan-2)) // queue_threshold is 5 waiting requests a replica
 		}
 		for _, model := range []string{plain, exact} {
 			k.until(20*time.Second, fmt.Sprintf("a plan of %d for %s", step.plan, model), d.answersWith(model, step.plan))
