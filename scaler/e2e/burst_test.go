@@ -59,7 +59,7 @@ func TestBurst(t *testing.T) {
 	k := newCase(t, shippedNamespace)
 	k.deploy(shippedName, 2, 2*time.Second, 0)
 	now := time.Now()
-	b := burst{now.Add(40 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day} // in 30 to 40 s
+	b := burst{now.Add(36 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day} // in 26 to 36 s
 	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: quietLoad})
 	p := startPrometheusOf(k.waiter, e, burstScrape, b.past(now)...)
 	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto", window: "5m",
@@ -79,9 +79,9 @@ func TestBurst(t *testing.T) {
 	k.until(time.Until(b.from)+time.Second, "the burst", func() (bool, string) { return !time.Now().Before(b.from), "" })
 	e.offer(shippedName, burstLoad)
 	before := e.served(shippedName)
-	k.until(30*time.Second, "ten seconds of the burst to be served", func() (bool, string) {
+	k.until(30*time.Second, "five seconds of the burst to be served", func() (bool, string) {
 		served := e.served(shippedName) - before
-		return served >= 10*burstLoad, fmt.Sprintf("%.0f completion tokens served", served)
+		return served >= 5*burstLoad, fmt.Sprintf("%.0f completion tokens served", served)
 	})
 	if n := k.replicas(shippedName); n < planned {
 		t.Errorf("%d replicas within the burst, %d were planned before it", n, planned)

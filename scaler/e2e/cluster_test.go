@@ -23,7 +23,9 @@ type cluster struct {
 	kubeconfig string
 	client     *client
 	managers   string // address of the controller manager
-	processes  []*process
+
+	mu        sync.Mutex
+	processes []*process // in the order of their start
 }
 
 // theCluster is started by the first case that needs it and serves all cases of a run, each in a namespace of its own.
@@ -47,8 +49,8 @@ func sharedCluster(t *testing.T) *cluster {
 	return theCluster.cluster
 }
 
-// startCluster starts everything in the order in which one needs the other. What was started stays in the processes of
-// the cluster also when a later part fails, so that stop can end it.
+// startCluster starts the API server, and then at once whatever needs only that. What was started stays in the processes
+// of the cluster also when another part fails, so that stop can end it.
 func startCluster() (*cluster, error) {
 	c := &cluster{folder: filepath.Join(runFolder(), "cluster")}
 	if err := os.RemoveAll(c.folder); err != nil { // of an earlier run with the same FOREWARM_E2E_LOGS
@@ -57,8 +59,14 @@ func startCluster() (*cluster, error) {
 	if err := os.MkdirAll(c.folder, 0o700); err != nil {
 		return c, err
 	}
-	for _, step := range []func() error{c.prepare, c.startAPI, c.startControllers, c.startKwok, c.startKEDA} {
-		if err := step(); err != nil {
+	for _, parts := range [][]func() error{{c.prepare}, {c.startAPI}, {c.startControllers, c.startKwok, c.startKEDA}} {
+		errs := make([]error, len(parts))
+		var wg sync.WaitGroup
+		for i, start := range parts {
+			wg.Go(func() { errs[i] = start() })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
 			return c, fmt.Errorf("%w\n%s", err, c.logs())
 		}
 	}
@@ -93,6 +101,8 @@ func (c *cluster) start(name string, env []string, args ...string) error {
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.processes = append(c.processes, p)
 	return nil
 }

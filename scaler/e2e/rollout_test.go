@@ -14,7 +14,7 @@ import (
 func TestRollingUpdate(t *testing.T) {
 	const model, replicas = "rolled", 4
 	k := newCase(t, "rollout")
-	k.deploy(model, replicas, 3*time.Second, 8*time.Second)
+	k.deploy(model, replicas, 2*time.Second, 6*time.Second)
 	e := startEmulator(t, k.client, &emulatedModel{name: model, namespace: k.namespace, offered: 340})
 	p := startPrometheusOf(k.waiter, e, gaugeScrape)
 	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: gaugeScrape,
