@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -60,13 +61,13 @@ spec:
 		k.field(replicas, path, "status", "readyReplicas"))
 }
 
-// clear removes a Deployment and waits until its pods have gone, so that the next case finds the node empty.
+// clear removes a Deployment and waits until its pods have gone, so that the next case with the same name starts clean.
 func (k *kase) clear(path, selector string) error {
 	if err := k.client.remove(path); err != nil {
 		return err
 	}
 	return poll(60*time.Second, "the pods of "+path+" to be gone", func() (bool, string) {
-		o, err := k.client.get("/api/v1/namespaces/" + k.namespace + "/pods?labelSelector=" + strings.ReplaceAll(selector, "=", "%3D"))
+		o, err := k.client.get("/api/v1/namespaces/" + k.namespace + "/pods?labelSelector=" + url.QueryEscape(selector))
 		if err != nil {
 			return false, err.Error()
 		}

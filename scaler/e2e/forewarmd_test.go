@@ -84,7 +84,7 @@ func (d *daemon) answered(model string) (int, error) {
 	return *v.Model.Answer, nil
 }
 
-// answers is a probe for the plan's number.
+// answersWith is a probe for the plan's number.
 func (d *daemon) answersWith(model string, want int) probe {
 	return func() (bool, string) {
 		n, err := d.answered(model)
@@ -164,7 +164,8 @@ forecast: {method: %s, horizon: 2m, history: 96h}
 policy:
   defaults: {authority: act, scale_down_window: %s, drain_time: 0s}
 models:
-`, or(s.tick, "1s"), or(s.staleAfter, "5s"), or(s.planAge, "5m"), s.prometheus, s.scrape, or(s.method, "last"), or(s.window, "0s"))
+`, or(s.tick, "1s"), or(s.staleAfter, "5s"), or(s.planAge, "5m"), s.prometheus, s.scrape, or(s.method, "last"),
+		or(s.window, "0s"))
 	for _, m := range s.models {
 		arrivals := "none"
 		if m.gateway {

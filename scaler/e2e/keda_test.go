@@ -38,7 +38,8 @@ func (c *cluster) startKEDA() error {
 	if err != nil {
 		return err
 	}
-	if err := poll(60*time.Second, "the KEDA operator to be ready", answers(http.DefaultClient, "http://"+health+"/readyz")); err != nil {
+	ready := answers(http.DefaultClient, "http://"+health+"/readyz")
+	if err := poll(60*time.Second, "the KEDA operator to be ready", ready); err != nil {
 		return err
 	}
 	adapter, extra := freeAddress(), freeAddress()
@@ -204,8 +205,8 @@ func (c *cluster) externalMetric(namespace, name string, trigger int) (float64, 
 	if metric == "" {
 		return 0, fmt.Errorf("the HPA of %s/%s has no metric of trigger %d", namespace, name, trigger)
 	}
-	o, err := c.client.get(fmt.Sprintf("/apis/external.metrics.k8s.io/v1beta1/namespaces/%s/%s?labelSelector=scaledobject.keda.sh%%2Fname%%3D%s",
-		namespace, metric, name))
+	o, err := c.client.get("/apis/external.metrics.k8s.io/v1beta1/namespaces/" + namespace + "/" + metric +
+		"?labelSelector=scaledobject.keda.sh%2Fname%3D" + name)
 	if err != nil {
 		return 0, err
 	}
