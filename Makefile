@@ -18,7 +18,7 @@ SOURCES := $(wildcard *.go) $(filter-out data/ bin/ dist/ coverage/,$(wildcard *
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: ## Run the daemon over its own simulated cluster, in the foreground
@@ -31,6 +31,12 @@ test: ## Run all tests
 .PHONY: race
 race: ## Run all tests with the race detector, in random order
 	go test -race -shuffle=on $(TESTFLAGS) ./...
+
+# -count=1: the cases start processes, which the test cache cannot see. The timeout covers a build from cold caches (about
+# half an hour on two cores); the cases themselves take minutes.
+.PHONY: e2e
+e2e: ## Run the end-to-end tests against a real control plane (builds it once; Linux)
+	go test -count=1 -tags e2e -timeout 60m -v $(TESTFLAGS) ./scaler/e2e
 
 # --keep-going runs every check although one has failed, so that one run shows all findings; the exit status is still a
 # failure if any check failed.
@@ -60,10 +66,12 @@ fmt: ## List files that gofmt would change
 .PHONY: vet
 vet: ## Run go vet
 	go vet ./...
+	go vet -tags e2e ./scaler/e2e
 
 .PHONY: staticcheck
 staticcheck: ## Run staticcheck, at the version pinned in go.mod
 	go tool staticcheck ./...
+	go tool staticcheck -tags e2e ./scaler/e2e
 
 .PHONY: tidy
 tidy: ## Show what go mod tidy would change

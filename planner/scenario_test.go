@@ -25,7 +25,7 @@ import (
 //	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
-//	replicas M ready=N [starting=N age=D [path=PATH]] [leaving=N]
+//	replicas M ready=N [starting=N age=D [path=PATH]] [leaving=N] [desired=N]
 //	load M prompt=R completion=R [age=D] [at-least]
 //	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
 //	forecast M [noauthority]                 starts now, steps of one minute; one line per group of equal joint paths:
@@ -180,6 +180,10 @@ func (w *scenario) replicas(t *testing.T, d *datadriven.TestData) string {
 	r := &Replicas{Ready: int(floatArg(t, d, "ready"))}
 	if d.HasArg("leaving") {
 		r.Leaving = int(floatArg(t, d, "leaving"))
+	}
+	if d.HasArg("desired") {
+		desired := int(floatArg(t, d, "desired"))
+		r.Desired = &desired
 	}
 	if d.HasArg("starting") {
 		since := w.now.Add(-parseDuration(t, d, textArg(t, d, "age", "")))

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"time"
 
 	"forewarm/coldstart"
@@ -57,7 +58,7 @@ type Forecast struct {
 type Replicas struct {
 	// Ready replicas serve now. Invariant: ≥ 0.
 	Ready int `json:"ready"`
-	// Starting replicas were ordered and do not serve yet.
+	// Starting replicas do not serve yet. Those beyond Desired are the surge of a rolling update and no supply.
 	Starting []StartingReplica `json:"starting,omitempty"`
 	// Leaving replicas are terminating: still holding GPUs, no longer counted as supply.
 	Leaving int `json:"leaving,omitempty"`
@@ -73,8 +74,20 @@ type StartingReplica struct {
 	Path  coldstart.Path `json:"path,omitempty"`
 }
 
+// ordered are the starting replicas that were ordered, the longest under way first. What starts beyond the workload's
+// scale is the surge of a rolling update: it takes the place of a replica that serves now and adds none, so it neither
+// serves the future nor shows that more was wanted.
+func (r Replicas) ordered() []StartingReplica {
+	if r.Desired == nil || r.Ready+len(r.Starting) <= *r.Desired {
+		return r.Starting
+	}
+	kept := slices.Clone(r.Starting)
+	slices.SortStableFunc(kept, func(a, b StartingReplica) int { return a.Since.Compare(b.Since) })
+	return kept[:max(0, *r.Desired-r.Ready)]
+}
+
 // supply is what runs or was ordered.
-func (r Replicas) supply() int { return r.Ready + len(r.Starting) }
+func (r Replicas) supply() int { return r.Ready + len(r.ordered()) }
 
 // Signals are the engine's own gauges, summed over the model's replicas (or read at its gateway).
 type Signals struct {

@@ -142,8 +142,12 @@ func (c *course) windowText(w raiseWindow) string {
 
 func (c *course) haveText() string {
 	have := fmt.Sprintf("%d ready", c.state.Replicas.Ready)
-	if n := len(c.state.Replicas.Starting); n > 0 {
-		have += fmt.Sprintf(" + %d starting", n)
+	ordered := len(c.state.Replicas.ordered())
+	if ordered > 0 {
+		have += fmt.Sprintf(" + %d starting", ordered)
+	}
+	if surge := len(c.state.Replicas.Starting) - ordered; surge > 0 {
+		have += fmt.Sprintf(" (%d more start beyond the %d that are asked for: a rollout's surge)", surge, *c.state.Replicas.Desired)
 	}
 	return have
 }
@@ -203,7 +207,7 @@ func (c *course) release(w raiseWindow, need, target int, hold holdWindow, curre
 	c.wanted = min(target, current)
 	if c.wanted < current {
 		why += fmt.Sprintf(": release %d", current-c.wanted)
-		if len(c.state.Replicas.Starting) > 0 {
+		if len(c.state.Replicas.ordered()) > 0 {
 			why += ", starting ones first"
 		}
 	}
@@ -262,7 +266,7 @@ func (c *course) pathNeeds(first, last int) []int {
 func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	r := c.state.Replicas
 	short := make([]int, len(needs))
-	if len(r.Starting) == 0 {
+	if len(r.ordered()) == 0 {
 		for i, n := range needs {
 			short[i] = n - r.Ready
 		}
@@ -293,7 +297,7 @@ const never = time.Duration(math.MaxInt64)
 // time is unknown counts as there: counting it out would order another one every tick.
 func (c *course) arrivals(paths int) [][]time.Duration {
 	out := make([][]time.Duration, paths)
-	for _, s := range c.state.Replicas.Starting {
+	for _, s := range c.state.Replicas.ordered() {
 		lt, known := c.leadTimeOf(s.Path)
 		rng := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID)))
 		age := max(0, c.now.Sub(s.Since))

@@ -1,0 +1,121 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// day is the season of the past that the burst cases make up.
+const day = 24 * time.Hour
+
+const (
+	quietLoad = 150.0 // completion tok/s: 2 replicas, the minimum
+	burstLoad = 700.0 // 7 replicas and some for the spread of the past
+)
+
+// burst is when the load rises, for how long, and how often it does so: daily, or many times a day at times that are the
+// same on all days.
+type burst struct {
+	from          time.Time
+	length, every time.Duration
+}
+
+// load is what was asked for at a time of the past: quiet or burst, with a ripple of 2 %.
+func (b burst) load(at time.Time) float64 {
+	ripple := 1 + 0.02*math.Sin(float64(at.Unix())*0.7)*math.Cos(float64(at.Unix())*0.013)
+	since := at.Sub(b.from) % b.every
+	if since < 0 {
+		since += b.every
+	}
+	if since < b.length {
+		return burstLoad * ripple
+	}
+	return quietLoad * ripple
+}
+
+// past is two days of a model server's counters, until some minutes before the test.
+func (b burst) past(now time.Time) []pastSeries {
+	labels := fmt.Sprintf("model_name=%q,namespace=%q,pod=\"of-the-past\"", shippedName, shippedNamespace)
+	to := now.Add(-2 * time.Minute).Truncate(time.Minute)
+	from := to.Add(-2 * day)
+	return []pastSeries{
+		{"vllm:prompt_tokens_total", labels, func(at time.Time) float64 { return b.load(at) * promptPerCompletion }, from, to},
+		{"vllm:generation_tokens_total", labels, b.load, from, to},
+		{"vllm:request_success_total", labels, func(at time.Time) float64 { return b.load(at) / completionPerRequest }, from, to},
+	}
+}
+
+// burstScrape is the scrape interval of the burst cases, in the past and now.
+const burstScrape = 2 * time.Second
+
+// TestBurst is the reason for forewarm: every day the load rises at the same time; the Deployment has the planned
+// replicas, ready, before it does, through the real KEDA and HPA controller with the shipped ScaledObject, while the
+// load that can be seen is still low. When the burst comes nobody waits.
+func TestBurst(t *testing.T) {
+	k := newCase(t, shippedNamespace)
+	k.deploy(shippedName, 2, 2*time.Second, 0)
+	now := time.Now()
+	b := burst{now.Add(36 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day} // in 26 to 36 s
+	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: quietLoad})
+	p := startPrometheusOf(k.waiter, e, burstScrape, b.past(now)...)
+	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto", window: "5m",
+		models: []modelSettings{{name: shippedName, namespace: shippedNamespace, policy: shippedPolicy}}}.text())
+	k.scale(shippedName, shippedScaledObject(k, d.keda, p))
+
+	k.until(time.Until(b.from), "the plan to be raised and followed before the burst",
+		k.follows(d, shippedName, func(plan int) bool { return plan > 6 }))
+	planned := k.replicas(shippedName)
+	k.until(time.Until(b.from), "the planned replicas to be ready before the burst",
+		k.field(planned, deploymentPath(k.namespace, shippedName), "status", "readyReplicas"))
+	t.Logf("%d replicas were ready %.1f s before the burst", planned, time.Until(b.from).Seconds())
+	if seen, err := d.metric("forewarm_load_tokens_per_second", `kind="completion"`); err != nil || seen > 1.2*quietLoad {
+		t.Errorf("the load seen before the burst is %v completion tok/s (%v): what was ordered was no forecast", seen, err)
+	}
+
+	k.until(time.Until(b.from)+time.Second, "the burst", func() (bool, string) { return !time.Now().Before(b.from), "" })
+	e.offer(shippedName, burstLoad)
+	before := e.served(shippedName)
+	k.until(30*time.Second, "five seconds of the burst to be served", func() (bool, string) {
+		served := e.served(shippedName) - before
+		return served >= 5*burstLoad, fmt.Sprintf("%.0f completion tokens served", served)
+	})
+	if n := k.replicas(shippedName); n < planned {
+		t.Errorf("%d replicas within the burst, %d were planned before it", n, planned)
+	}
+	if lost := e.lost(shippedName); lost > 0 {
+		t.Errorf("%.0f completion tokens had to wait in the burst", lost)
+	}
+}
+
+// TestRelease is the end of a burst: the load falls as it does at this time every day, and the Deployment follows the
+// plan down. There were many bursts on these days, or else the forecast would have no authority to shrink the plan: it
+// must have predicted more than one in its newest five hours. The shipped ScaledObject holds for 300 s before it scales
+// down; only that is shortened here.
+func TestRelease(t *testing.T) {
+	k := newCase(t, shippedNamespace)
+	k.deploy(shippedName, 8, 0, 0)
+	now := time.Now()
+	end := now.Add(20 * time.Second).Truncate(10 * time.Second)
+	b := burst{end.Add(-4 * time.Minute), 4 * time.Minute, 10 * time.Minute}
+	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: burstLoad})
+	p := startPrometheusOf(k.waiter, e, burstScrape, b.past(now)...)
+	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto",
+		models: []modelSettings{{name: shippedName, namespace: shippedNamespace, policy: shippedPolicy}}}.text())
+	k.scale(shippedName, shippedScaledObject(k, d.keda, p))
+	k.must(k.client.merge(scaledObjectPath(k.namespace, shippedName), `{"spec": {"advanced":
+		{"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}}}}`))
+
+	k.until(time.Until(end)+time.Second, "the end of the burst", func() (bool, string) {
+		if n := k.replicas(shippedName); n < 7 {
+			k.fatalf("%d replicas while the burst lasts", n)
+		}
+		return !time.Now().Before(end), ""
+	})
+	e.offer(shippedName, quietLoad)
+	k.until(50*time.Second, "the plan to be lowered and followed",
+		k.follows(d, shippedName, func(plan int) bool { return plan <= 3 }))
+}
