@@ -16,6 +16,7 @@ import (
 	_ "time/tzdata" // time zones on machines and in containers that have none
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 )
 
 func main() {
@@ -92,6 +93,7 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	klog.SetSlogLogger(log) // client-go's own messages go where all others go
 	if f.demo {
 		return runDemo(cmd.Context(), f, cmd.OutOrStdout(), log)
 	}

@@ -86,8 +86,8 @@ func (o *Observer) Check(ctx context.Context, now time.Time, limits map[string]L
 	return out, nil
 }
 
-// checkTimeout bounds each question about permissions.
-const checkTimeout = 5 * time.Second
+// checkTimeout bounds all questions about permissions together.
+const checkTimeout = 20 * time.Second
 
 // permissions asks the API server what this process may do, for every kind that it follows.
 func (o *Observer) permissions(ctx context.Context) []Finding {

@@ -154,7 +154,7 @@ type topology struct {
 func topologyFacts(u *unstructured.Unstructured) (*topology, error) {
 	levels, _, err := unstructured.NestedSlice(u.Object, "spec", "levels")
 	if err != nil {
-		return nil, fmt.Errorf("Topology %s: %w", u.GetName(), err)
+		return nil, fmt.Errorf("topology %s: %w", u.GetName(), err)
 	}
 	t := &topology{object: objectOf(u)}
 	for _, l := range levels {
