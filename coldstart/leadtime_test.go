@@ -169,7 +169,7 @@ func genLeadTime(t *rapid.T) LeadTime {
 	at, p := time.Duration(0), 0.0
 	for range rapid.IntRange(1, 12).Draw(t, "steps") {
 		at += time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "gap"))
-		p += (1 - p) * rapid.Float64Range(0, .9).Draw(t, "hazard")
+		p += (1 - p) * rapid.Float64Range(.001, .9).Draw(t, "hazard")
 		lt.Support, lt.CDF = append(lt.Support, at), append(lt.CDF, p)
 	}
 	if rapid.Bool().Draw(t, "complete") {

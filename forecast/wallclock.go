@@ -94,13 +94,15 @@ func (c *wallClock) sameTime(i, days int) int {
 }
 
 // localDay returns the local day of the week at the start of step i, and how many steps, from i on, start before the day
-// ends if the clock is not changed until then; at least 1.
+// ends; at least 1.
 func (c *wallClock) localDay(i int) (weekday time.Weekday, steps int) {
 	at := time.Duration(i) * c.step
-	local := c.start.Unix() + floorDiv(int64(at+c.offset(at)), int64(time.Second))
+	own := c.offset(at)
+	local := c.start.Unix() + floorDiv(int64(at+own), int64(time.Second))
 	const secondsPerDay = int64(day / time.Second)
 	days := floorDiv(local, secondsPerDay)
 	left := time.Duration((days+1)*secondsPerDay-local) * time.Second
+	left = max(1, left+own-c.offset(at+left-1)) // a day on which the clock is changed has 23 or 25 hours
 	const thursday = 4 // the first day of Unix time
 	return time.Weekday((((days + thursday) % 7) + 7) % 7), int((left + c.step - 1) / c.step)
 }
