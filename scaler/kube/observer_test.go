@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
@@ -29,6 +31,7 @@ type cluster struct {
 	dynamic  *dynamicfake.FakeDynamicClient
 	metadata *metadatafake.FakeMetadataClient
 	missing  map[string]bool // kinds that are not installed
+	offered  sync.Mutex      // guards what discovery offers
 }
 
 // newCluster serves every kind but the missing ones, with the objects of docs.
@@ -80,10 +83,41 @@ func (c *cluster) offer() {
 			byVersion[gv].APIResources = append(byVersion[gv].APIResources, metav1.APIResource{Name: k.resource})
 		}
 	}
+	c.offered.Lock()
+	defer c.offered.Unlock()
 	c.kube.Discovery().(*fakediscovery.FakeDiscovery).Resources = lists
 }
 
-func (c *cluster) clients() Clients { return Clients{c.kube, c.dynamic, c.metadata} }
+func (c *cluster) clients() Clients {
+	return Clients{lockedClient{c.kube, &c.offered}, c.dynamic, c.metadata}
+}
+
+// lockedClient lets a test change what is offered while an Observer asks: the fake itself takes no lock.
+type lockedClient struct {
+	*kubefake.Clientset
+	offered *sync.Mutex
+}
+
+func (c lockedClient) Discovery() discovery.DiscoveryInterfaces {
+	return lockedDiscovery{c.Clientset.Discovery(), c.offered}
+}
+
+type lockedDiscovery struct {
+	discovery.DiscoveryInterfaces
+	offered *sync.Mutex
+}
+
+func (d lockedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
+	d.offered.Lock()
+	defer d.offered.Unlock()
+	return d.DiscoveryInterfaces.ServerGroups()
+}
+
+func (d lockedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
+	d.offered.Lock()
+	defer d.offered.Unlock()
+	return d.DiscoveryInterfaces.ServerResourcesForGroupVersion(gv)
+}
 
 // forbid makes listing a kind fail.
 func (c *cluster) forbid(resource string) {
