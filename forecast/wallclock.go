@@ -103,7 +103,7 @@ func (c *wallClock) localDay(i int) (weekday time.Weekday, steps int) {
 	days := floorDiv(local, secondsPerDay)
 	left := time.Duration((days+1)*secondsPerDay-local) * time.Second
 	left = max(1, left+own-c.offset(at+left-1)) // a day on which the clock is changed has 23 or 25 hours
-	const thursday = 4 // the first day of Unix time
+	const thursday = 4                          // the first day of Unix time
 	return time.Weekday((((days + thursday) % 7) + 7) % 7), int((left + c.step - 1) / c.step)
 }
 
