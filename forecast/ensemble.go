@@ -123,25 +123,3 @@ func quantileSorted(p float64, xs []float64) float64 {
 	// The clamp keeps quantiles from crossing by a rounding error.
 	return min(b, max(a, a+(rank-float64(lo))*(b-a)))
 }
-
-// Mix returns the mixture of es: path i is taken from es[pick[i]], from the same position i, so that it keeps its place
-// in the joint future. All of es must share Start, Step, the number of steps and len(pick) paths, else Mix panics. Paths
-// are shared with es, not copied.
-func Mix(es []Ensemble, pick []int) Ensemble {
-	if len(es) == 0 {
-		panic("forecast: mixture of nothing")
-	}
-	for _, e := range es {
-		if !e.Start.Equal(es[0].Start) || e.Step != es[0].Step || e.Steps() != es[0].Steps() || len(e.Paths) != len(pick) {
-			panic("forecast: mixture of ensembles that differ in start, step, steps or paths")
-		}
-	}
-	out := Ensemble{Start: es[0].Start, Step: es[0].Step, Paths: make([][]float64, len(pick))}
-	for i, j := range pick {
-		if j < 0 || j >= len(es) {
-			panic(fmt.Sprintf("forecast: path %d picks ensemble %d of %d", i, j, len(es)))
-		}
-		out.Paths[i] = es[j].Paths[i]
-	}
-	return out
-}

@@ -69,17 +69,14 @@ func TestQuantilesAscend(t *testing.T) {
 func TestEnsemblePanicsOnCallerBugs(t *testing.T) {
 	e := Ensemble{Start: monday, Step: time.Minute, Paths: [][]float64{{1, 2}}}
 	for name, f := range map[string]func(){
-		"p above one":        func() { e.Quantile(1.1, 0) },
-		"p not a number":     func() { e.Quantile(nan, 0) },
-		"step outside":       func() { e.Quantile(0.5, 2) },
-		"empty window":       func() { e.PeakQuantile(0.5, 1, 1) },
-		"window outside":     func() { e.PeakQuantile(0.5, 0, 3) },
-		"no paths":           func() { Ensemble{}.Quantile(0.5, 0) },
-		"mixture of nothing": func() { Mix(nil, nil) },
-		"pick outside":       func() { Mix([]Ensemble{e}, []int{1}) },
-		"pick too short":     func() { Mix([]Ensemble{e}, nil) },
-		"before fit":         func() { NewLastValue(Options{}).Update(1, false) },
-		"auto before fit":    func() { NewAuto(Options{}).Sample(1, Blocks{Ages: []int{1}}) },
+		"p above one":     func() { e.Quantile(1.1, 0) },
+		"p not a number":  func() { e.Quantile(nan, 0) },
+		"step outside":    func() { e.Quantile(0.5, 2) },
+		"empty window":    func() { e.PeakQuantile(0.5, 1, 1) },
+		"window outside":  func() { e.PeakQuantile(0.5, 0, 3) },
+		"no paths":        func() { Ensemble{}.Quantile(0.5, 0) },
+		"before fit":      func() { NewLastValue(Options{}).Update(1, false) },
+		"auto before fit": func() { NewAuto(Options{}).Sample(1, Blocks{Ages: []int{1}}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -89,15 +86,6 @@ func TestEnsemblePanicsOnCallerBugs(t *testing.T) {
 			}()
 			f()
 		})
-	}
-}
-
-func TestMixTakesWholePathsInPlace(t *testing.T) {
-	a := Ensemble{Start: monday, Step: time.Minute, Paths: [][]float64{{1}, {2}}}
-	b := Ensemble{Start: monday, Step: time.Minute, Paths: [][]float64{{10}, {20}}}
-	got := Mix([]Ensemble{a, b}, []int{1, 0})
-	if got.Paths[0][0] != 10 || got.Paths[1][0] != 2 {
-		t.Errorf("mixture %v", got.Paths)
 	}
 }
 

@@ -125,6 +125,8 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if l.cfg.Metrics != nil {
 		l.cfg.Metrics.observe(&state, &decision, l.cfg.Policy)
 	}
+	// What was published is carried out and its State kept also when ctx ends meanwhile.
+	ctx = context.WithoutCancel(ctx)
 	if l.cfg.Apply != nil {
 		l.outcome("apply", now, l.cfg.Apply(ctx, decision))
 	}

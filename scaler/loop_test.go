@@ -244,6 +244,28 @@ func TestLoopRecordsBeforeItPublishes(t *testing.T) {
 	}
 }
 
+func TestLoopFinishesATickThatIsUnderWay(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := newLoop(t, &world{load: 1000, ready: 1}, func(c *Config) {
+		c.Record = func(ctx context.Context, _ planner.Decision) error { return ctx.Err() }
+		c.Publish = func(Plan) { cancel() } // SIGTERM in the middle of a tick
+		c.Apply = func(ctx context.Context, _ planner.Decision) error { return ctx.Err() }
+		c.RecordState = func(ctx context.Context, _ planner.State, _ planner.Policy, _ planner.Decision) error {
+			return ctx.Err()
+		}
+	})
+	l.Tick(ctx, monday)
+	parts := map[string]string{}
+	for _, s := range l.Status() {
+		parts[s.Part] = s.Error
+	}
+	for _, part := range []string{"record", "apply", "record_state"} {
+		if err, ran := parts[part]; !ran || err != "" {
+			t.Errorf("%s ran: %v, error %q", part, ran, err)
+		}
+	}
+}
+
 func TestLoopServesAlthoughTheJournalFails(t *testing.T) {
 	l := newLoop(t, &world{load: 1000, ready: 1}, func(c *Config) {
 		c.Record = func(context.Context, planner.Decision) error { return errors.New("disk full") }
