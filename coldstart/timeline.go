@@ -134,11 +134,16 @@ func Tally(segments []Segment) (map[Phase]time.Duration, map[Phase]Source) {
 	return took, from
 }
 
+// joinSources names each of several sources once.
 func joinSources(of []Source) Source {
-	slices.SortFunc(of, func(a, b Source) int { return slices.Index(sources, a) - slices.Index(sources, b) })
 	var names []string
-	for _, s := range of {
-		names = append(names, string(s))
+	for _, s := range sources {
+		for _, o := range of {
+			if slices.Contains(strings.Split(string(o), "+"), string(s)) {
+				names = append(names, string(s))
+				break
+			}
+		}
 	}
 	return Source(strings.Join(names, "+"))
 }
