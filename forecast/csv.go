@@ -184,7 +184,7 @@ func (t *csvTable) named(name string) (int, error) {
 		return i + 1, nil
 	}
 	hint := ""
-	if near := nearest(name, names); near != "" {
+	if near := Nearest(name, names); near != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", near)
 	}
 	return 0, fmt.Errorf("line 1: no column %q%s, must be one of %s", name, hint, strings.Join(names, ", "))
@@ -340,35 +340,4 @@ func commonStep(times []time.Time) time.Duration {
 		}
 	}
 	return best
-}
-
-// nearest returns the candidate with the smallest edit distance to name, "" when none is close.
-func nearest(name string, candidates []string) string {
-	best, near := len(name)/2+1, ""
-	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(c)); d < best {
-			best, near = d, c
-		}
-	}
-	return near
-}
-
-// editDistance counts the single-byte insertions, deletions and replacements between a and b (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(diagonal, row[j], row[j-1])
-			}
-			diagonal, row[j] = row[j], cost
-		}
-	}
-	return row[len(b)]
 }
