@@ -13,7 +13,7 @@ import (
 
 // eventsFile is the YAML form of a forecast.Calendar.
 type eventsFile struct {
-	Timezone string         `yaml:"timezone"` // of entries without their own; UTC when empty
+	Timezone string         `yaml:"timezone"` // of entries without their own
 	Events   []eventEntry   `yaml:"events"`
 	Holidays []holidayEntry `yaml:"holidays"`
 }
@@ -46,28 +46,32 @@ type holidayEntry struct {
 	Like  string `yaml:"like"`
 }
 
-// ReadEvents reads a calendar of events and holidays. Every problem is reported at once, with the file, the line of the
-// entry, the key, the value and what is allowed.
-func ReadEvents(name string, data []byte) (*forecast.Calendar, error) {
+// ReadEvents reads a calendar of events and holidays; loc is the zone of a file that names none. Every problem is reported
+// at once, with the file, the line of the entry, the key, the value and what is allowed.
+func ReadEvents(name string, data []byte, loc *time.Location) (*forecast.Calendar, error) {
 	var f eventsFile
 	form := Decode(name, data, &f)
 	if form != nil && !errors.Is(form, ErrForm) {
 		return nil, form
 	}
 	r := eventsReader{name: name, lines: entryLines(data), errs: []error{form}}
-	if _, err := time.LoadLocation(f.Timezone); err != nil {
-		r.errs = append(r.errs, fmt.Errorf("%s: timezone is %q: %s", name, f.Timezone, zoneAllowed))
-		f.Timezone = ""
+	if f.Timezone != "" {
+		named, err := time.LoadLocation(f.Timezone)
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%s: timezone is %q: %s", name, f.Timezone, zoneAllowed))
+			named = loc
+		}
+		loc = named
 	}
 	for i, e := range f.Events {
 		r.begin("events", i)
-		out := r.event(e.entry, e.Start, "start", f.Timezone)
+		out := r.event(e.entry, e.Start, "start", loc)
 		out.Duration, out.RampUp, out.RampDown = e.Duration, e.RampUp, e.RampDown
 		r.events = append(r.events, out)
 	}
 	for i, h := range f.Holidays {
 		r.begin("holidays", i)
-		out := r.event(h.entry, h.Date, "date", f.Timezone)
+		out := r.event(h.entry, h.Date, "date", loc)
 		if out.Days = 1; h.Days != nil {
 			out.Days = *h.Days
 			if out.Days < 1 {
@@ -109,18 +113,18 @@ func (r *eventsReader) problem(format string, args ...any) {
 }
 
 // event translates what all entries have.
-func (r *eventsReader) event(e entry, start, startKey, zone string) forecast.Event {
+func (r *eventsReader) event(e entry, start, startKey string, loc *time.Location) forecast.Event {
 	if e.Name != "" {
 		r.at += fmt.Sprintf(" %q", e.Name)
 		r.ats[len(r.ats)-1] = r.at
 	}
 	if e.Timezone != "" {
-		zone = e.Timezone
-	}
-	loc, err := time.LoadLocation(zone)
-	if err != nil {
-		r.problem("timezone is %q: %s", zone, zoneAllowed)
-		loc = time.UTC
+		own, err := time.LoadLocation(e.Timezone)
+		if err != nil {
+			r.problem("timezone is %q: %s", e.Timezone, zoneAllowed)
+			own = loc
+		}
+		loc = own
 	}
 	out := forecast.Event{
 		Name: e.Name, Models: e.Models, Start: r.time(startKey, start, loc), Recurrence: e.RRule, Learn: e.Learn,

@@ -11,7 +11,7 @@ func TestReadEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ReadEvents("events.yaml", data)
+	c, err := ReadEvents("events.yaml", data, time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestReadEvents(t *testing.T) {
 			t.Errorf("%s from %s: %q, want %q", tt.model, tt.from.Format(time.DateOnly), strings.Join(got, ", "), tt.want)
 		}
 	}
-	gap, err := ReadEvents("gap", []byte("holidays: [{name: x, date: 2018-11-04, timezone: America/Sao_Paulo, learn: true}]"))
+	gap, err := ReadEvents("gap", []byte("holidays: [{name: x, date: 2018-11-04, timezone: America/Sao_Paulo, learn: true}]"), time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +52,18 @@ func TestReadEvents(t *testing.T) {
 	if strings.Join(got, " ") != "2018-11-04T01:00:00-02:00 2018-11-05T00:00:00-02:00" {
 		t.Errorf("a day without midnight is %q", got)
 	}
+	local, err := ReadEvents("local", []byte("events: [{name: x, start: 2026-07-01 09:00, duration: 1h, learn: true}]"), berlin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nine := time.Date(2026, 7, 1, 7, 0, 0, 0, time.UTC)
+	if o := local.Occurrences("", nine, nine.Add(time.Minute)); len(o) != 1 || !o[0].Start.Equal(nine) {
+		t.Errorf("a file without a zone takes that of its reader; it has %v", o)
+	}
 	if got := strings.Join(c.Models(), ","); got != "chat-70b" {
 		t.Errorf("models %s", got)
 	}
-	if c, err := ReadEvents("empty", nil); err != nil || c.Concerns("x") {
+	if c, err := ReadEvents("empty", nil, time.UTC); err != nil || c.Concerns("x") {
 		t.Errorf("an empty file gives %v, %v", c, err)
 	}
 }
@@ -78,7 +86,7 @@ holidays:
   - {name: g, date: 2026-05-01, days: 0, like: sunday, timezone: Venus}
   - {name: h, date: 2026-05-01 08:00, like: sunday}
   - {name: a, date: 2026-05-01, multiplier: 0.5, days: 40}
-`))
+`), time.UTC)
 	if err == nil {
 		t.Fatal("accepted")
 	}
@@ -115,7 +123,7 @@ func FuzzReadEvents(f *testing.F) {
 	f.Add([]byte("holidays: [{name: x, date: 2024-02-29, rrule: FREQ=YEARLY, like: Monday, days: 31, timezone: America/New_York}]"))
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := ReadEvents("f", data)
+		c, err := ReadEvents("f", data, time.UTC)
 		if err != nil {
 			return
 		}

@@ -69,6 +69,9 @@ const (
 	// effectOutlier bounds a past size, in median distances from the median; effectOutlierMin is the least distance.
 	effectOutlier    = 3.0
 	effectOutlierMin = 0.05
+	// effectDoubtMin is how many past occurrences, by how much different (as a logarithm), put a stated size in doubt.
+	effectDoubtMin = 3
+	effectDoubt    = 0.4
 	// effectAhead is how far ahead occurrences are looked up at a time.
 	effectAhead = 8 * day
 	// effectPowerMax bounds the power of a ratio of days.
@@ -248,7 +251,11 @@ func (e *Effects) factor(o *occasion, theta, weight float64, from time.Time) flo
 	if like := o.event.Like; like != nil {
 		return math.Pow(e.usual.dayRatio(from.Add(e.usual.step/2), *like), theta*weight)
 	}
-	return 1 + (math.Exp(theta)-1)*weight
+	multiplier := math.Exp(theta)
+	if theta == math.Log(o.event.Multiplier) {
+		multiplier = o.event.Multiplier // as it was stated, to the last digit
+	}
+	return 1 + (multiplier-1)*weight
 }
 
 // trust is how far what was seen of an occasion replaces what was expected, from 0 to 1.
@@ -395,12 +402,19 @@ func (e *Effects) Ahead(from, to time.Time) []Effect {
 
 // why says where the size of an occasion comes from.
 func (e *Effects) why(o *occasion) string {
+	past := e.past[o.Name]
 	var expected string
-	switch n := len(e.past[o.Name]); {
+	switch n := len(past); {
 	case o.event.Like != nil:
 		expected = "like " + o.event.Like.String()
 	case !o.event.Learn:
 		expected = fmt.Sprintf("stated ×%.3g", o.event.Multiplier)
+		if n >= effectDoubtMin {
+			// The owner's word counts, but one that was wrong again and again should be heard of.
+			if m := math.Exp(medianOf(slices.Clone(past))); math.Abs(math.Log(m/o.event.Multiplier)) > effectDoubt {
+				expected += fmt.Sprintf(" but ×%.3g in the last %d", m, n)
+			}
+		}
 	case n == 0:
 		expected = "to be learned, not seen before"
 	case n == 1:
