@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,15 +64,9 @@ func (f *seriesFlags) load(horizonSet bool) (seriesInput, error) {
 	if err != nil {
 		return seriesInput{}, fmt.Errorf("--timezone %q is not known, must be an IANA name such as Europe/Berlin", f.timezone)
 	}
-	data, err := os.ReadFile(f.file)
+	s, asSeconds, err := f.read(loc)
 	if err != nil {
-		return seriesInput{}, fmt.Errorf("reading series: %w", err)
-	}
-	s, err := forecast.ReadCSV(bytes.NewReader(data), forecast.CSVOptions{
-		Column: f.column, Location: loc, MissingWhere: f.missingWhere,
-	})
-	if err != nil {
-		return seriesInput{}, fmt.Errorf("%s: %w", f.file, err)
+		return seriesInput{}, err
 	}
 	horizon := time.Duration(f.horizon)
 	if horizon < s.Step {
@@ -85,7 +81,37 @@ func (f *seriesFlags) load(horizonSet bool) (seriesInput, error) {
 		return seriesInput{}, fmt.Errorf("--horizon is %s, %d steps of %s, must be at most %d steps",
 			formatSpan(horizon), steps, formatSpan(s.Step), horizonStepsMax)
 	}
-	return seriesInput{series: s, asSeconds: countsSeconds(data), loc: loc, horizon: steps}, nil
+	return seriesInput{series: s, asSeconds: asSeconds, loc: loc, horizon: steps}, nil
+}
+
+// read reads the file row by row and reports whether it counts seconds.
+func (f *seriesFlags) read(loc *time.Location) (forecast.Series, bool, error) {
+	file, err := os.Open(f.file)
+	if err != nil {
+		return forecast.Series{}, false, fmt.Errorf("reading series: %w", err)
+	}
+	defer file.Close()
+	text := bufio.NewReader(file)
+	head, _ := text.Peek(64) // a shorter file is read all the same
+	asSeconds := countsSeconds(head)
+	s, err := forecast.ReadCSV(text, forecast.CSVOptions{Column: f.column, Location: loc, MissingWhere: f.missingWhere})
+	if err != nil {
+		return forecast.Series{}, false, inFile(f.file, err)
+	}
+	return s, asSeconds, nil
+}
+
+// inFile puts the name of a file before every problem in it.
+func inFile(file string, err error) error {
+	var all interface{ Unwrap() []error }
+	if !errors.As(err, &all) {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	errs := slices.Clone(all.Unwrap())
+	for i := range errs {
+		errs[i] = fmt.Errorf("%s: %w", file, errs[i])
+	}
+	return errors.Join(errs...)
 }
 
 const (
@@ -94,9 +120,9 @@ const (
 	horizonStepsMax = 25_000
 )
 
-// countsSeconds reports whether the first column of a series file is t_s.
-func countsSeconds(data []byte) bool {
-	first, _, _ := strings.Cut(string(bytes.TrimPrefix(data[:min(len(data), 64)], []byte("\ufeff"))), ",")
+// countsSeconds reports whether the first column of a series file is t_s, from its first bytes.
+func countsSeconds(head []byte) bool {
+	first, _, _ := strings.Cut(string(bytes.TrimPrefix(head, []byte("\ufeff"))), ",")
 	return strings.Trim(strings.TrimSpace(first), `"`) == "t_s"
 }
 
