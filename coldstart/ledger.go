@@ -91,7 +91,7 @@ func (l *Ledger) Add(s Sample) error {
 		return err
 	}
 	s.Started = s.Started.Round(0).UTC() // neither monotonic reading nor zone: equal instants are equal values
-	s.Phases = maps.Clone(s.Phases)
+	s.Phases, s.Sources = maps.Clone(s.Phases), maps.Clone(s.Sources)
 	if l.samples == nil {
 		l.samples, l.keyOf = map[Key][]Sample{}, map[string]Key{}
 	}
