@@ -203,6 +203,7 @@ func (t *Tracker) State(obs Observation, memory Memory) State {
 		Models:    make([]ModelState, 0, len(t.models)),
 		Inventory: obs.Inventory,
 		Quotas:    obs.Quotas,
+		Cohorts:   obs.Cohorts,
 		Memory:    memory,
 		Gaps:      slices.Clone(obs.Gaps),
 	}

@@ -1,7 +1,7 @@
 // Command forewarm is the offline side of forewarm: it forecasts, backtests, replays recorded decisions, takes replica
 // starts apart and asks a running forewarmd what it plans and why. It links no Kubernetes client.
 //
-// Exit codes: 0 done, 1 a check found something, 2 bad usage or bad input.
+// Exit codes: 0 done, 1 a check found something or the work was interrupted, 2 bad usage or bad input.
 package main
 
 import (
@@ -35,6 +35,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, errFound):
+		return 1
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintf(stderr, "forewarm: %v\n", err)
 		return 1
 	default:
 		fmt.Fprintf(stderr, "forewarm: %v\n", err)

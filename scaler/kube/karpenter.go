@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -118,15 +119,33 @@ func nodeClaimFacts(u *unstructured.Unstructured) (*nodeClaim, error) {
 		return nil, err
 	}
 	c.node = strings.Clone(name)
+	c.initialized = isTrue(u.Object, "Initialized")
+	return c, nil
+}
+
+// buffer is what is kept of a CapacityBuffer.
+type buffer struct {
+	object
+	wanted, replicas *int
+	fits             *bool
+}
+
+// bufferFacts converts a CapacityBuffer (autoscaling.x-k8s.io/v1beta1). Its condition Provisioning says whether it fits on
+// nodes that are there.
+func bufferFacts(u *unstructured.Unstructured) (*buffer, error) {
+	b := &buffer{object: objectOf(u), wanted: count(u.Object, "spec", "replicas"), replicas: count(u.Object, "status", "replicas")}
 	conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("CapacityBuffer %s: %w", b.object, err)
 	}
 	for _, item := range conditions {
 		m, _ := item.(map[string]any)
 		kind, _, _ := unstructured.NestedString(m, "type")
 		status, _, _ := unstructured.NestedString(m, "status")
-		c.initialized = c.initialized || kind == "Initialized" && status == "True"
+		if kind == "Provisioning" && status != "Unknown" {
+			fits := status == "True"
+			b.fits = &fits
+		}
 	}
-	return c, nil
+	return b, nil
 }

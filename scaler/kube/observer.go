@@ -260,8 +260,10 @@ func (o *Observer) Observe(_ context.Context, now time.Time) (planner.Observatio
 	var problem string
 	obs.Inventory, problem = w.inventory(o.models, targets)
 	add("", "inventory", problem)
-	obs.Quotas, problem = w.quotas(targets)
+	obs.Quotas, problem = w.quotas(targets, obs.Inventory)
 	add("", "quotas", problem)
+	obs.Cohorts, problem = w.sharedQuotas(obs.Inventory)
+	add("", "cohorts", problem)
 	for key := range o.gaps {
 		if !open[key] {
 			delete(o.gaps, key)

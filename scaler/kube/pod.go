@@ -91,6 +91,11 @@ type pod struct {
 	gpus    amounts // requested; nil when none
 	claims  []string
 
+	// Only of pods that request GPUs: what decides whether they may be moved.
+	labels       map[string]string
+	priority     *int
+	doNotDisrupt bool
+
 	leaving, ended, failed bool
 	ready                  bool
 	wasReady               bool // not ready now, and the conditions tell that it was before
@@ -113,6 +118,9 @@ const (
 	lwsSize         = "leaderworkerset.sigs.k8s.io/size"
 	rayNodeType     = "ray.io/node-type"
 	rayReplicaGroup = "ray.io/worker-group-replica-name"
+
+	// annotationDoNotDisrupt is true, or a duration: Karpenter's pkg/apis/v1/labels.go.
+	annotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
 // podFacts converts a pod.
@@ -123,6 +131,15 @@ func podFacts(p *corev1.Pod) *pod {
 		ended:   p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		failed:  p.Status.Phase == corev1.PodFailed,
 		rayHead: p.Labels[rayNodeType] == "head",
+	}
+	if len(out.gpus) > 0 {
+		out.labels = cloned(p.Labels)
+		disrupt, set := p.Annotations[annotationDoNotDisrupt]
+		out.doNotDisrupt = set && disrupt != "false"
+		if p.Spec.Priority != nil {
+			n := int(*p.Spec.Priority)
+			out.priority = &n
+		}
 	}
 	for _, c := range p.Status.ResourceClaimStatuses {
 		if c.ResourceClaimName != nil {
