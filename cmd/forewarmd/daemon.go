@@ -180,6 +180,7 @@ func (d *daemon) recallStarts(ctx context.Context, ledger *coldstart.Ledger) (in
 
 func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
 	cfg := d.parts.observing(tracker)
+	cfg.PastStarts = d.parts.tracker.Ledger.Samples()
 	cfg.Clock, cfg.Memory, cfg.Apply, cfg.Log = d.parts.clock, memory, d.parts.apply, d.log
 	cfg.Publish = func(p scaler.Plan) { d.keda.Publish(p.Decision) }
 	cfg.Metrics = scaler.NewMetrics(d.registry, d.planAge)
