@@ -60,7 +60,7 @@ type Saving struct {
 
 // String is the saving as a report says it: "compile on a warm node: 62s → 4s saves 3 warm replicas, $412/week".
 func (s Saving) String() string {
-	text := fmt.Sprintf("%s on %s starts: %s → %s saves %.1f warm replicas", s.Phase, pathName(s.Path), shortDuration(s.From),
+	text := fmt.Sprintf("%s on %s starts: %s → %s saves %.2g warm replicas", s.Phase, pathName(s.Path), shortDuration(s.From),
 		shortDuration(s.To), s.Replicas)
 	if s.USDPerWeek != nil {
 		text += fmt.Sprintf(", $%.0f/week", *s.USDPerWeek)
