@@ -174,7 +174,7 @@ func TestForecastErrorsNameWhatIsAllowed(t *testing.T) {
 		{"--series " + good + " --quantiles 0.5,high", `"high" is not a number`},
 		{"--series " + good + " --paths 0", "--paths is 0, must be from 1"},
 		{"--series " + empty, empty + ": forecast: history too short"},
-		{"--series " + good + " extra", "unknown command"},
+		{"--series " + good + " extra", `unexpected argument "extra"; a series is named with --series extra`},
 	} {
 		_, err := execute(newForecastCmd(), strings.Fields(c.args)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
