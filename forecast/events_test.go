@@ -257,3 +257,25 @@ func TestEventfulPanicsBeforeFit(t *testing.T) {
 		}()
 	}
 }
+
+// BenchmarkLearn is what a calendar adds to the fit of four weeks at one minute: a weekly event, daily ones and a holiday.
+func BenchmarkLearn(b *testing.B) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		b.Fatal(err)
+	}
+	sunday := time.Sunday
+	c, err := NewCalendar([]Event{
+		{Name: "weekly", Start: monday.Add(9 * time.Hour), Recurrence: "FREQ=WEEKLY", Duration: time.Hour, Multiplier: 2},
+		{Name: "daily", Start: monday.Add(14 * time.Hour), Recurrence: "FREQ=DAILY", Duration: 2 * time.Hour, Learn: true},
+		{Name: "holiday", Start: monday.Add(16 * day), Days: 1, Like: &sunday},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := dailyDemand(28*1440, time.Minute, berlin, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		Learn(s, c, "")
+	}
+}

@@ -53,6 +53,8 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Events are those of the calendar whose effects the paths hold.
+	Events []EventEffect `json:"events,omitempty"`
 }
 
 // Replicas is the supply of one model. Terminating pods are in none of the counts but Leaving.

@@ -28,11 +28,15 @@ type config struct {
 	Prometheus prom.Config    `yaml:"prometheus"`
 	Kubernetes kube.Config    `yaml:"kubernetes"`
 	Forecast   forecastConfig `yaml:"forecast"`
-	Policy     configs.Policy `yaml:"policy"`
-	Models     []modelConfig  `yaml:"models"`
+	// Events names the file of events and holidays, as configs.ReadEvents reads it.
+	Events string         `yaml:"events"`
+	Policy configs.Policy `yaml:"policy"`
+	Models []modelConfig  `yaml:"models"`
 
-	location *time.Location // of Forecast.Timezone
-	raw      []byte         // as it was read
+	location  *time.Location     // of Forecast.Timezone
+	calendar  *forecast.Calendar // of Events; nil without
+	raw       []byte             // as it was read
+	rawEvents []byte
 }
 
 type httpConfig struct {
@@ -101,10 +105,41 @@ func parseConfig(name string, data []byte) (*config, error) {
 			errs = append(errs, fmt.Errorf("%s: %s", name, l))
 		}
 	}
+	errs = append(errs, c.readEvents(name))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return &c, nil
+}
+
+// readEvents reads the calendar. An event about a model that there is not would be left out without a word.
+func (c *config) readEvents(name string) error {
+	if c.Events == "" {
+		return nil
+	}
+	var err error
+	if c.rawEvents, err = os.ReadFile(c.Events); err != nil {
+		return fmt.Errorf("%s: events: %w", name, err)
+	}
+	loc := c.location
+	if loc == nil {
+		loc = time.UTC // the timezone is reported already
+	}
+	if c.calendar, err = configs.ReadEvents(c.Events, c.rawEvents, loc); err != nil {
+		return err
+	}
+	var errs []error
+	for _, model := range c.calendar.Models() {
+		if !slices.Contains(c.modelNames(), model) {
+			hint := ""
+			if near := forecast.Nearest(model, c.modelNames()); near != "" {
+				hint = fmt.Sprintf(" (did you mean %q?)", near)
+			}
+			errs = append(errs, fmt.Errorf("%s: an event is about model %q%s: the names under models are allowed: %s", c.Events, model,
+				hint, strings.Join(c.modelNames(), ", ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *config) validate() error {
@@ -330,6 +365,7 @@ func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
 		Step: c.Prometheus.Step, Horizon: c.Forecast.Horizon, Interval: c.Tick, Paths: c.Forecast.Paths,
 		History: c.Forecast.History,
 		Method:  c.Forecast.Method, Seed: c.Policy.Seed, Location: c.location, Ledger: ledger,
+		Events: c.calendar,
 	}
 	for i := range c.Models {
 		m := &c.Models[i]
