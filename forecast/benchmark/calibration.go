@@ -78,6 +78,8 @@ type CalibrationRow struct {
 	Cov90, Cov99 Coverage
 
 	Ours, Direct, Last PeakScore
+
+	Cost Cost // of ours
 }
 
 // NewCalibrationRow scores our peak forecasts at the dense origins of c beside both baselines.

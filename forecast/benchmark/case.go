@@ -15,17 +15,19 @@ import (
 // Case is one series with where it is forecast. An origin is the index of the last value that a forecast may use.
 //
 // Invariants: origins ascend; every origin o has Split−1 ≤ o and o+horizon inside the series; windows of one list do not
-// overlap; Sparse is a part of Dense.
+// overlap; both lists of the comparison are part of Dense.
 type Case struct {
 	Name   string
 	Series forecast.Series
 	Main   bool // false for the later columns of a wide table, which slow methods leave out
 	Coarse bool // true for a resampled copy of another case, which is left out where cases are pooled
 
-	Short, Long int   // horizons in steps; Long is longFactor times Short
-	Split       int   // the first step of the test part, the second half of the series
-	Dense       []int // stride Short: all windows of the test part, for calibration
-	Sparse      []int // windows of Long, spread over the test part, for the comparison with peers
+	Short, Long int // horizons in steps; Long is longFactor times Short
+	Split       int // the first step of the test part, the second half of the series
+
+	Dense        []int // stride Short: all windows of the test part, for calibration
+	CompareShort []int // some of Dense, spread over the test part, for the comparison with peers
+	CompareLong  []int // the same with windows of Long; CompareShort where there are enough of these
 }
 
 const (
@@ -44,21 +46,25 @@ const (
 // Quantiles returns the quantiles that everybody is scored on.
 func Quantiles() []float64 { return forecast.DefaultQuantiles() }
 
-// NewCase places at most sparse origins for the comparison and as many as fit for calibration. It returns an error when
+// NewCase places at most compare origins per horizon for the comparison and as many as fit for calibration. It returns an error when
 // the test part, half of s, is shorter than one long horizon, or s knows fewer than two values before it.
-func NewCase(name string, s forecast.Series, sparse int) (Case, error) {
+func NewCase(name string, s forecast.Series, compare int) (Case, error) {
 	c := Case{Name: name, Series: s, Short: shortCoarse, Split: s.Len() / 2}
 	if s.Step <= time.Minute {
 		c.Short = shortFine
 	}
 	c.Long = longFactor * c.Short
-	if s.Len()-c.Split < c.Long || s.Tail(s.Len()).Known() < 2 {
+	if s.Len()-c.Split < c.Long || s.Known() < 2 {
 		return Case{}, fmt.Errorf("%s has %d steps, must have at least two horizons of %d", name, s.Len(), c.Long)
 	}
 	for o := c.Split - 1; o+c.Short < s.Len(); o += c.Short {
 		c.Dense = append(c.Dense, o)
 	}
-	c.Sparse = spread(c.Split-1, c.Long, (s.Len()-c.Split)/c.Long, sparse)
+	c.CompareLong = spread(c.Split-1, c.Long, (s.Len()-c.Split)/c.Long, compare)
+	c.CompareShort = c.CompareLong
+	if len(c.CompareLong) < compare {
+		c.CompareShort = spread(c.Split-1, c.Short, len(c.Dense), compare)
+	}
 	return c, nil
 }
 
@@ -80,7 +86,7 @@ func spread(first, stride, count, n int) []int {
 
 // Resampled returns the same case on a grid of ten minutes, and whether there is one: the series must be finer than that
 // and at least four days long.
-func (c Case) Resampled(sparse int) (Case, bool, error) {
+func (c Case) Resampled(compare int) (Case, bool, error) {
 	s := c.Series
 	if s.Step >= coarseStep || coarseStep%s.Step != 0 || s.End().Sub(s.Start) < coarseSpanMin {
 		return Case{}, false, nil
@@ -89,7 +95,7 @@ func (c Case) Resampled(sparse int) (Case, bool, error) {
 	if err != nil {
 		return Case{}, false, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	out, err := NewCase(c.Name+"@10m", coarse, sparse)
+	out, err := NewCase(c.Name+"@10m", coarse, compare)
 	out.Main, out.Coarse = c.Main, true
 	return out, true, err
 }
@@ -98,7 +104,7 @@ func (c Case) Resampled(sparse int) (Case, bool, error) {
 // column where there are several. Rows whose column "gap" is 1 are missing, and neither that column nor a share of what
 // is known (a name that ends in share_known) is demand. A resampled copy follows each fine series. Columns after the
 // first main ones are marked as not Main.
-func ReadTable(name string, data []byte, main, sparse int) ([]Case, error) {
+func ReadTable(name string, data []byte, main, compare int) ([]Case, error) {
 	header, err := csv.NewReader(bytes.NewReader(data)).Read()
 	if err != nil {
 		return nil, fmt.Errorf("%s: reading the header: %w", name, err)
@@ -121,12 +127,12 @@ func ReadTable(name string, data []byte, main, sparse int) ([]Case, error) {
 		if len(columns) > 1 {
 			full += ":" + column
 		}
-		c, err := NewCase(full, s, sparse)
+		c, err := NewCase(full, s, compare)
 		if err != nil {
 			return nil, err
 		}
 		c.Main = i < main
-		coarse, ok, err := c.Resampled(sparse)
+		coarse, ok, err := c.Resampled(compare)
 		if err != nil {
 			return nil, err
 		}

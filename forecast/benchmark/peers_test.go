@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,7 +25,7 @@ const dataFolder = "../../../shared/data/demand"
 var (
 	seriesFlag  = flag.String("series", "", "run only series whose name matches this `regexp`")
 	originsFlag = flag.Int("origins", 40, "origins per series in the comparison with peers")
-	columnsFlag = flag.Int("columns", 8, "columns of a wide table that every method runs on; later ones are left out")
+	columnsFlag = flag.Int("columns", 6, "columns of a wide table that every method runs on; later ones are left out")
 	pathsFlag   = flag.Int("paths", forecast.DefaultPaths, "sample paths of ours per forecast")
 	seedFlag    = flag.Uint64("seed", 1, "seed of ours and of the bootstrap")
 )
@@ -63,7 +63,8 @@ func loadCases(t *testing.T) []Case {
 	if len(cases) == 0 {
 		t.Fatalf("-series %q matches no series", *seriesFlag)
 	}
-	sort.SliceStable(cases, func(i, j int) bool { return cases[i].Main && !cases[j].Main })
+	order := func(c Case) int { return 2*one(!c.Main) + one(c.Coarse) }
+	slices.SortStableFunc(cases, func(a, b Case) int { return order(a) - order(b) })
 	return cases
 }
 
@@ -77,43 +78,63 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// cost is the processor time of ours on one series.
-type cost struct {
-	fit, roll          time.Duration
-	updates, forecasts int
-}
-
 // runOurs fits auto on the first half of a case and rolls it through the other.
-func runOurs(t *testing.T, c Case, origins []int, horizon int) (Predictions, cost) {
+func runOurs(t *testing.T, c Case, origins []int, horizon int) (Predictions, Cost) {
 	t.Helper()
 	f, err := forecast.New("auto", forecast.Options{Horizon: horizon, Seed: *seedFlag})
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := cpu(t)
-	if err := f.Fit(c.FitPart()); err != nil {
+	p, cost, err := Run(c, f, origins, horizon, *pathsFlag, *seedFlag, func() time.Duration { return cpu(t) })
+	if err != nil {
 		t.Fatalf("%s: %v", c.Name, err)
 	}
-	fitted := cpu(t)
-	p := Roll(c, f, origins, horizon, *pathsFlag, *seedFlag)
-	done := cost{fit: fitted - begin, roll: cpu(t) - fitted, forecasts: len(origins)}
-	done.updates = origins[len(origins)-1] - c.Split + 1
-	return p, done
+	return p, cost
 }
 
-// TestCalibration prints how well the quantiles of the peak hold, beside two baselines.
+// TestCalibration prints how well the quantiles of the peak hold, beside two baselines, and what ours costs.
 func TestCalibration(t *testing.T) {
 	var rows []CalibrationRow
 	for _, c := range loadCases(t) {
 		if c.Coarse || !c.Main {
 			continue
 		}
-		ours, spent := runOurs(t, c, c.Dense, c.Short)
-		rows = append(rows, NewCalibrationRow(c, ours, rand.New(rand.NewPCG(*seedFlag, 1))))
-		t.Logf("%s: fit %v, %d updates and %d forecasts in %v", c.Name, spent.fit.Round(time.Millisecond), spent.updates,
-			spent.forecasts, spent.roll.Round(time.Millisecond))
+		ours, cost := runOurs(t, c, c.Dense, c.Short)
+		row := NewCalibrationRow(c, ours, rand.New(rand.NewPCG(*seedFlag, 1)))
+		row.Cost = cost
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		t.Fatalf("-series %q leaves no series as it was recorded", *seriesFlag)
 	}
 	var out bytes.Buffer
 	WriteCalibration(&out, rows)
 	fmt.Println(out.String())
+}
+
+var summaryFlag = flag.String("summary", "", "also write the scores of every method as CSV to this `file`")
+
+// TestPeers prints ours beside the peers, series by series.
+func TestPeers(t *testing.T) {
+	p := newPeers(t)
+	var report Report
+	for _, c := range loadCases(t) {
+		entry := Entry{Case: c, Results: map[string]map[string]Result{}}
+		for _, s := range suites {
+			entry.Results[s.name] = p.results(t, s, c)
+		}
+		entry.Short, _ = runOurs(t, c, c.CompareShort, c.Short)
+		entry.Long, _ = runOurs(t, c, c.CompareLong, c.Long)
+		report.Entries = append(report.Entries, entry)
+	}
+	var out bytes.Buffer
+	report.Write(&out, *seedFlag)
+	fmt.Println(out.String())
+	if *summaryFlag != "" {
+		var summary bytes.Buffer
+		report.WriteSummary(&summary)
+		if err := os.WriteFile(*summaryFlag, summary.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 )
 
 // table is Markdown with aligned columns.
@@ -49,6 +50,11 @@ func number(x float64) string {
 
 func (i Interval) String() string { return number(i.Low) + "–" + number(i.High) }
 
+// each writes the mean time of n things in microseconds.
+func each(d time.Duration, n int) string {
+	return fmt.Sprintf("%.0f µs", d.Seconds()*1e6/float64(max(1, n)))
+}
+
 func one(b bool) int {
 	if b {
 		return 1
@@ -68,12 +74,14 @@ func verdict(holds bool) string {
 // empty.
 func WriteCalibration(w io.Writer, rows []CalibrationRow) {
 	t := table{header: []string{"series", "windows", "q0.9 holds", "95 %", "q0.99 holds", "95 %", "bar",
-		"loss ÷ direct", "upper", "loss ÷ last", "upper"}}
+		"loss ÷ direct", "upper", "loss ÷ last", "upper", "fit", "update", "forecast"}}
 	var missed, enough, missedEnough, sharper int
 	for _, r := range rows {
 		x := r.ratios()
 		t.add(r.Name, fmt.Sprint(r.Windows), number(r.Cov90.Share), r.Cov90.Interval.String(), number(r.Cov99.Share),
-			r.Cov99.Interval.String(), verdict(r.Holds()), number(x[0]), number(x[1]), number(x[2]), number(x[3]))
+			r.Cov99.Interval.String(), verdict(r.Holds()), number(x[0]), number(x[1]), number(x[2]), number(x[3]),
+			fmt.Sprintf("%.0f ms", r.Cost.Fit.Seconds()*1e3), each(r.Cost.Update, r.Cost.Updates),
+			each(r.Cost.Forecast, r.Cost.Forecasts))
 		missed += one(!r.Holds())
 		enough += one(r.Enough())
 		missedEnough += one(r.Enough() && !r.Holds())
