@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path"
@@ -220,4 +221,61 @@ func (p *peers) run(t *testing.T, s suite, job Job, methods []Method) string {
 		t.Fatalf("%s: %v\n%s", cmd, err, log.String())
 	}
 	return folder
+}
+
+// TestDriversSeeNothingAhead changes what follows an origin: what the drivers say until it must not change.
+func TestDriversSeeNothingAhead(t *testing.T) {
+	p := newPeers(t)
+	rng := newRand(7)
+	s := seriesOf(10*time.Minute, 6*144, func(i int) float64 {
+		return 100 + 50*math.Sin(2*math.Pi*float64(i)/144) + 10*rng.NormFloat64()
+	})
+	s.Values[50] = math.NaN()
+	c := mustCase(t, s, 6)
+	changed := c
+	changed.Series.Values = slices.Clone(s.Values)
+	last := c.CompareShort[3]
+	for i := last + 1; i < s.Len(); i++ {
+		changed.Series.Values[i] = 1e6
+	}
+	for _, s := range suites {
+		if p.command[s.name] == nil {
+			continue
+		}
+		methods := slices.DeleteFunc(Methods(), func(m Method) bool {
+			return m.Suite != s.name || !p.methods.MatchString(m.Name)
+		})
+		a := p.run(t, s, Job{Case: c, Paths: 50, Seed: 1, Limit: *limitFlag}, methods)
+		b := p.run(t, s, Job{Case: changed, Paths: 50, Seed: 1, Limit: *limitFlag}, methods)
+		for _, m := range methods {
+			compareUntil(t, m, filepath.Join(a, m.Name+".csv"), filepath.Join(b, m.Name+".csv"), last)
+		}
+	}
+}
+
+// compareUntil holds two results of a method equal at every origin until last, and different somewhere after it.
+func compareUntil(t *testing.T, m Method, fileA, fileB string, last int) {
+	t.Helper()
+	a, errA := readResult(fileA)
+	b, errB := readResult(fileB)
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	if a.Status != b.Status || !a.OK() {
+		t.Logf("%s: %s", m.Name, a.Status)
+		return
+	}
+	differs := false
+	for interval, predictions := range a.Intervals {
+		for origin, p := range predictions {
+			same := fmt.Sprint(p) == fmt.Sprint(b.Intervals[interval][origin])
+			if origin <= last && !same {
+				t.Errorf("%s (%s) says another thing at %d when the future after %d is another", m.Name, interval, origin, last)
+			}
+			differs = differs || !same
+		}
+	}
+	if !differs {
+		t.Errorf("%s does not notice that the values after %d are others", m.Name, last)
+	}
 }
