@@ -57,6 +57,6 @@ Online: ask a running forewarmd what it plans for a model, and why.`,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd())
+	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newProfileCmd(), newAskCmd())
 	return root
 }
