@@ -60,6 +60,6 @@ Online: ask a running forewarmd what it plans for a model, and why.`,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd(), newColdstartCmd())
+	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd(), newColdstartCmd(), newProfileCmd())
 	return root
 }
