@@ -51,6 +51,7 @@ func common(a, b Key) Key {
 		Model: same(a.Model, b.Model), Shape: same(a.Shape, b.Shape), Path: Path(same(string(a.Path), string(b.Path))),
 		Engine: same(a.Engine, b.Engine), Image: Cache(same(string(a.Image), string(b.Image))),
 		Weights: Cache(same(string(a.Weights), string(b.Weights))), Compile: Cache(same(string(a.Compile), string(b.Compile))),
+		Size: same(a.Size, b.Size),
 	}
 }
 

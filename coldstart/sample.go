@@ -93,7 +93,8 @@ const (
 // Key is what a lead time is estimated for. Shape is the caller's stable name of the replica's shape with the GPU product
 // (such as "4x1/H200"), Engine the engine and its version ("vllm 0.11.0"); Image, Weights and Compile say what the node
 // had of the container image, the weights and the engine's compile cache. An empty field matches nothing but itself when
-// samples are added, and is pooled over when estimating.
+// samples are added, and is pooled over when estimating. Size is a class of models by the bytes of their weights
+// (Ledger.SetWeights); only keys of pools have one.
 type Key struct {
 	Model   string `json:"model"`
 	Shape   string `json:"shape,omitempty"`
@@ -102,6 +103,7 @@ type Key struct {
 	Image   Cache  `json:"image,omitempty"`
 	Weights Cache  `json:"weights,omitempty"`
 	Compile Cache  `json:"compile_cache,omitempty"`
+	Size    string `json:"size,omitempty"`
 }
 
 // String is the key as errors and explanations show it, such as "model=chat-70b shape=4x1/H200 path=cold_node". Empty
@@ -109,7 +111,7 @@ type Key struct {
 func (k Key) String() string {
 	var b strings.Builder
 	for _, f := range [][2]string{{"model", k.Model}, {"shape", k.Shape}, {"path", string(k.Path)}, {"engine", k.Engine},
-		{"image", string(k.Image)}, {"weights", string(k.Weights)}, {"compile_cache", string(k.Compile)}} {
+		{"image", string(k.Image)}, {"weights", string(k.Weights)}, {"compile_cache", string(k.Compile)}, {"size", k.Size}} {
 		if f[1] == "" {
 			continue
 		}
@@ -128,13 +130,13 @@ func (k Key) String() string {
 func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Model, o.Model), cmp.Compare(k.Shape, o.Shape), cmp.Compare(k.Path, o.Path),
 		cmp.Compare(k.Engine, o.Engine), cmp.Compare(k.Image, o.Image), cmp.Compare(k.Weights, o.Weights),
-		cmp.Compare(k.Compile, o.Compile))
+		cmp.Compare(k.Compile, o.Compile), cmp.Compare(k.Size, o.Size))
 }
 
 // problems lists what is wrong with a key's own fields; an empty field is not wrong.
 func (k Key) problems() []error {
 	var errs []error
-	for _, f := range [][2]string{{"model", k.Model}, {"shape", k.Shape}, {"engine", k.Engine}} {
+	for _, f := range [][2]string{{"model", k.Model}, {"shape", k.Shape}, {"engine", k.Engine}, {"size", k.Size}} {
 		if !utf8.ValidString(f[1]) {
 			errs = append(errs, fmt.Errorf("%s %q: not valid UTF-8", f[0], f[1]))
 		}

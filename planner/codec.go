@@ -123,6 +123,9 @@ func (m *ModelState) problems() []error {
 	if m.Profile != nil {
 		add(m.Profile.Validate())
 	}
+	if m.Requests != nil {
+		add(m.Requests.Validate())
+	}
 	if m.Load != nil && !m.Load.finite() {
 		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
 	}

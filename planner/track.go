@@ -260,6 +260,7 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 		LeadTimes: t.leadTimes(m, now),
 	}
 	ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
+	ms.Requests = m.sizes.mix()
 	ms.Forecast = t.forecast(m)
 	if ms.Forecast == nil {
 		gap("forecast", "%s", m.fitProblem)

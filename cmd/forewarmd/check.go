@@ -95,9 +95,9 @@ func configFindings(cfg *config) []prom.Finding {
 			find(prom.Error, m.Name, "profile", "no replica profile: the load cannot be turned into replicas, the plan only holds",
 				"measure prompt and completion tokens/s of one replica within the SLO")
 		}
-		if len(m.LeadTimes) == 0 && m.StartsFile == "" {
+		if len(m.LeadTimes) == 0 && m.StartsFile == "" && m.WeightsGB == 0 {
 			find(prom.Warning, m.Name, "lead_time", "no lead time is stated and no starts are given: the peak of the whole forecast is planned for",
-				"state lead_times or name a starts_file")
+				"state lead_times, name a starts_file, or give weights_gb for a guess from published figures")
 		}
 		if p := policy.For(m.Name); p.Authority != planner.Act && p.ReplicasMin == 0 {
 			find(prom.Error, m.Name, "replicas_min", fmt.Sprintf("authority %s answers replicas_min, which is 0: KEDA would be told that nothing is needed", p.Authority),

@@ -58,6 +58,9 @@ type modelConfig struct {
 	Profile          *planner.Profile `yaml:"profile"`
 	// LeadTimes are stated by a person for a start path, or for "any"; they serve until starts have been measured.
 	LeadTimes map[string]statedLead `yaml:"lead_times"`
+	// WeightsGB is the size of the weights in 10⁹ bytes; 0 is unknown. It puts the model in a size class, and gives it a lead
+	// time from published figures while nothing is stated or measured.
+	WeightsGB float64 `yaml:"weights_gb"`
 	// StartsFile holds measured starts, as coldstart.ReadSamples reads them.
 	StartsFile string              `yaml:"starts_file"`
 	Policy     configs.ModelPolicy `yaml:"policy"`
@@ -217,9 +220,12 @@ func (c *config) validateForecast() error {
 }
 
 var startPaths = map[string]coldstart.Path{
-	"cold_node": coldstart.ColdNode, "warm_node": coldstart.WarmNode, "cached_weights": coldstart.CachedWeights,
-	"any": coldstart.PathUnknown,
+	"cold_node": coldstart.ColdNode, "reclaimed_node": coldstart.ReclaimedNode, "warm_node": coldstart.WarmNode,
+	"cached_weights": coldstart.CachedWeights, "any": coldstart.PathUnknown,
 }
+
+// weightsMaxGB is a hundred times the largest model published.
+const weightsMaxGB = 200_000
 
 // validate reports what is wrong with a model; policy is the one it would run under.
 func (m *modelConfig) validate(policy planner.ModelPolicy) error {
@@ -227,6 +233,9 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 	errs = append(errs, m.Shape.Validate())
 	if m.Profile != nil {
 		errs = append(errs, m.Profile.Validate())
+	}
+	if !(m.WeightsGB >= 0 && m.WeightsGB <= weightsMaxGB) {
+		errs = append(errs, fmt.Errorf("weights_gb is %v: 0 (unknown) to %v are allowed", m.WeightsGB, weightsMaxGB))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.LeadTimes)) {
 		path, known := startPaths[name]
@@ -323,6 +332,11 @@ func (c *config) ledger() (*coldstart.Ledger, error) {
 			}
 			if err := ledger.SetStated(coldstart.Key{Model: m.Name, Path: lt.Path}, lt); err != nil {
 				return nil, err
+			}
+		}
+		if m.WeightsGB > 0 {
+			if err := ledger.SetWeights(m.Name, max(1, int64(m.WeightsGB*1e9))); err != nil {
+				return nil, fmt.Errorf("models[%d] weights_gb: %w", i, err)
 			}
 		}
 		if err := m.addStarts(ledger); err != nil {

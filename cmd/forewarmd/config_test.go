@@ -122,6 +122,7 @@ models:
   matchers: ['{{']
   shape: {gpus: 0, pods: 1}
   profile: {prompt_tokens_per_s: -5, completion_tokens_per_s: 10}
+  weights_gb: -1
   lead_times: {lukewarm: {p50: 1m}, warm_node: {p50: 3m, p95: 2m}}
   policy: {replicas_min: 5, replicas_max: 3}
 `, []string{
@@ -139,8 +140,9 @@ models:
 			"matchers[0]",
 			"shape.gpus is 0",
 			"profile.prompt_tokens_per_s is -5",
-			`lead_times has "lukewarm": any, cached_weights, cold_node, warm_node are allowed`,
+			`lead_times has "lukewarm": any, cached_weights, cold_node, reclaimed_node, warm_node are allowed`,
 			"lead_times.warm_node:",
+			"weights_gb is -1",
 			"policy.replicas_min is 5: at most replicas_max, 3, is allowed",
 		}},
 		{"form and ranges", "tick: 10ms\ntik: 1s\n" + minimal + "  policy: {replicas_min: 2.7, drain_time: 5, replicas_max: -1}\n", []string{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"forewarm/coldstart"
@@ -102,6 +103,11 @@ func (a *attempt) add(m mark) {
 	if m.weights == coldstart.Cached || a.weights == "" { // "already present" is more than a download step that ended
 		a.weights = cmp.Or(m.weights, a.weights)
 	}
+}
+
+// name is the engine and its version.
+func (a *attempt) name() string {
+	return strings.ToValidUTF8(strings.TrimSpace(a.engine+" "+a.version), "?")
 }
 
 // weightsCache is what the log says about the weights. vLLM from 0.8 on logs a download that takes more than half a

@@ -133,3 +133,12 @@ func (s *podStart) shapeOf() string {
 	}
 	return strings.ToValidUTF8(shape, "?")
 }
+
+// ImageEngine names the engine and its version by an image, "" when it names none that is known.
+func ImageEngine(image string) string {
+	c := container{Image: image}
+	if c.engineName() == "" {
+		return ""
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(c.engineName()+" "+c.version()), "?")
+}

@@ -33,12 +33,12 @@ type Log struct {
 	Dropped int // lines of evidence beyond what is kept
 
 	// The state of the attempt that is being read.
-	up, full bool
-	dones    int
-	engine   string
-	stamped  bool
-	last     line // with copies of the newest time, for lines that have none
-	stamps   [2][40]byte
+	up      bool
+	dones   int
+	engine  string
+	stamped bool
+	last    line // with copies of the newest time, for lines that have none
+	stamps  [2][40]byte
 }
 
 // A mark is one line that is evidence.

@@ -113,8 +113,7 @@ func (l *Log) assemble(n int, a *attempt, failed int, first, end time.Time, outc
 	s.Sample = coldstart.Sample{
 		ID: strings.ToValidUTF8(fmt.Sprintf("log:%s#%d", pod, n+1), "?"), Started: first, Total: end.Sub(first), Outcome: outcome,
 		Key: coldstart.Key{Model: strings.ToValidUTF8(cmp.Or(a.model, pod), "?"),
-			Engine:  strings.ToValidUTF8(strings.TrimSpace(a.engine+" "+a.version), "?"),
-			Weights: a.weightsCache(), Compile: a.compiled},
+			Engine: a.name(), Weights: a.weightsCache(), Compile: a.compiled},
 	}
 	s.Phases, s.Sources = coldstart.Tally(segments)
 	return s

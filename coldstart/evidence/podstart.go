@@ -242,8 +242,8 @@ func (s *podStart) pulls() []coldstart.Span {
 			by[name] = &coldstart.Span{From: e.FirstTimestamp}
 			order = append(order, name)
 		}
-		took, pulled := pullTime(e)
-		if !pulled {
+		took, pulled := PullTime(e.Message)
+		if !pulled || e.Reason != "Pulled" {
 			continue
 		}
 		if by[name] == nil {
@@ -263,14 +263,14 @@ func (s *podStart) pulls() []coldstart.Span {
 	return out
 }
 
-// pullTime is how long a pull took, with the time it waited for others, as its event says: `Successfully pulled image "x"
-// in 1m2.5s (1m5s including waiting). Image size: …`, or `in 42s`, or without a time. ok is false for an image that was
-// already on the node.
-func pullTime(e event) (took time.Duration, ok bool) {
-	if e.Reason != "Pulled" || !strings.HasPrefix(e.Message, "Successfully pulled") {
+// PullTime is how long a pull took, with the time it waited for others, as the message of its Pulled event says:
+// `Successfully pulled image "x" in 1m2.5s (1m5s including waiting). Image size: …`, or `in 42s`, or without a time. ok is
+// false for an image that was already on the node.
+func PullTime(message string) (took time.Duration, ok bool) {
+	if !strings.HasPrefix(message, "Successfully pulled") {
 		return 0, false
 	}
-	_, rest, found := strings.Cut(e.Message, `" in `)
+	_, rest, found := strings.Cut(message, `" in `)
 	if !found {
 		return 0, true
 	}

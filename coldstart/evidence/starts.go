@@ -267,12 +267,22 @@ func (s *podStart) engineLog(l *Log) (*attempt, aligned) {
 	if run.IsZero() {
 		run = s.created
 	}
+	a, clock := l.serving(run, s.ready)
+	if clock.shift != 0 {
+		s.note("the log's clock runs %v ahead of UTC", -clock.shift)
+	}
+	return a, clock
+}
+
+// serving finds the attempt of a process that began at run and was ready at ready (zero: not yet), and the log's clock.
+// The log must not be empty.
+func (l *Log) serving(run, ready time.Time) (*attempt, aligned) {
 	clock := aligned{near: run, base: run}
 	all := attempts(l.marks)
 	last := &all[len(all)-1]
 	// Where the log goes on after the pod was ready, the last attempt that began before counts.
-	for i := len(all) - 1; i >= 0 && !s.ready.IsZero(); i-- {
-		if began := all[i].began(clock); !began.IsZero() && !began.After(s.ready.Add(quarter)) {
+	for i := len(all) - 1; i >= 0 && !ready.IsZero(); i-- {
+		if began := all[i].began(clock); !began.IsZero() && !began.After(ready.Add(quarter)) {
 			last = &all[i]
 			break
 		}
@@ -282,9 +292,8 @@ func (s *podStart) engineLog(l *Log) (*attempt, aligned) {
 		return last, clock
 	}
 	const slack = 5 * time.Second // whole seconds here, other clocks there
-	if off := began.Sub(run); off < -slack || !s.ready.IsZero() && began.After(s.ready) {
+	if off := began.Sub(run); off < -slack || !ready.IsZero() && began.After(ready) {
 		clock.shift = -off.Round(quarter)
-		s.note("the log's clock runs %v ahead of UTC", -clock.shift)
 	}
 	return last, clock
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -109,6 +110,8 @@ type nodeClaim struct {
 	node        string // its name, once registered
 	initialized bool
 	deleting    bool
+	// The times of creation and of its conditions; zero is unknown.
+	created, launchedAt, registeredAt, initializedAt time.Time
 }
 
 // nodeClaimFacts converts a NodeClaim.
@@ -120,7 +123,28 @@ func nodeClaimFacts(u *unstructured.Unstructured) (*nodeClaim, error) {
 	}
 	c.node = strings.Clone(name)
 	c.initialized = isTrue(u.Object, "Initialized")
+	c.created = u.GetCreationTimestamp().UTC()
+	c.launchedAt, c.registeredAt = trueSince(u.Object, "Launched"), trueSince(u.Object, "Registered")
+	c.initializedAt = trueSince(u.Object, "Initialized")
 	return c, nil
+}
+
+// trueSince is when a condition became true; zero when it is not, or its time cannot be read.
+func trueSince(obj map[string]any, condition string) time.Time {
+	if !isTrue(obj, condition) {
+		return time.Time{}
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj, "status", "conditions")
+	for _, item := range conditions {
+		m, _ := item.(map[string]any)
+		if kind, _, _ := unstructured.NestedString(m, "type"); kind == condition {
+			text, _, _ := unstructured.NestedString(m, "lastTransitionTime")
+			if t, err := time.Parse(time.RFC3339, text); err == nil {
+				return t.UTC()
+			}
+		}
+	}
+	return time.Time{}
 }
 
 // buffer is what is kept of a CapacityBuffer.

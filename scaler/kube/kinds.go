@@ -22,12 +22,13 @@ type kind struct {
 	// versions that are known, the one to prefer first; another one is taken when none of them is served.
 	versions []string
 	// everywhere is set for kinds without a namespace, and for those whose facts concern the whole cluster: pods, their
-	// claims and disruption budgets, buffers and queues, which are watched in all.
+	// claims, events and disruption budgets, buffers and queues, which are watched in all.
 	everywhere bool
 	// without says what is not known when the kind is not installed.
 	without string
 	// expect is the Go type that the API client returns.
-	expect  runtime.Object
+	expect runtime.Object
+	// convert returns what is kept of an object; nil keeps nothing of it.
 	convert func(any) (any, error)
 	source  func(c Clients, gvr schema.GroupVersionResource, namespace string) cache.ListerWatcher
 }
@@ -41,6 +42,7 @@ func (k *kind) id() string {
 const (
 	pods           = "pods"
 	nodes          = "nodes"
+	events         = "events"
 	replicaSets    = "replicasets.apps"
 	deployments    = "deployments.apps"
 	statefulSets   = "statefulsets.apps"
@@ -78,6 +80,11 @@ var kinds = []*kind{
 		source: func(c Clients, _ schema.GroupVersionResource, _ string) cache.ListerWatcher {
 			api := c.Kube.CoreV1().Nodes()
 			return listWatch(c.Kube, api.List, api.Watch)
+		}},
+	{group: "", resource: "events", versions: []string{"v1"}, everywhere: true, expect: &corev1.Event{}, convert: startEventFacts,
+		source: func(c Clients, _ schema.GroupVersionResource, ns string) cache.ListerWatcher {
+			api := c.Kube.CoreV1().Events(ns)
+			return listWatch(c.Kube, aboutPods(api.List), aboutPods(api.Watch))
 		}},
 	{group: "apps", resource: "replicasets", versions: []string{"v1"}, expect: &metav1.PartialObjectMetadata{},
 		convert: to(replicaSetFacts), source: metadataOnly},
@@ -155,6 +162,14 @@ func custom[F any](group, resource string, f func(*unstructured.Unstructured) (*
 			api := c.Dynamic.Resource(gvr).Namespace(ns)
 			return listWatch(c.Dynamic, api.List, api.Watch)
 		}}
+}
+
+// aboutPods asks for the events about pods only: most events of a large cluster are about other kinds.
+func aboutPods[R any](call func(context.Context, metav1.ListOptions) (R, error)) func(context.Context, metav1.ListOptions) (R, error) {
+	return func(ctx context.Context, o metav1.ListOptions) (R, error) {
+		o.FieldSelector = "involvedObject.kind=Pod"
+		return call(ctx, o)
+	}
 }
 
 func clusterWide(k *kind) *kind {

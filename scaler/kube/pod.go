@@ -103,6 +103,12 @@ type pod struct {
 	// The times the conditions tell; zero is unknown.
 	readyAt, scheduledAt, sandboxAt, initializedAt, startedAt time.Time
 
+	// The container that serves (the first that asks for GPUs, else the first), its image, and when its newest and its last
+	// run but one began; zero is unknown.
+	engine, image   string
+	runAt, lostRun  time.Time
+	engineRestarted bool
+
 	// group is the replica that the pod is part of when a replica has several pods; empty when the pod is one. Of
 	// groupSize, 0 is unknown.
 	group     string
@@ -147,8 +153,34 @@ func podFacts(p *corev1.Pod) *pod {
 		}
 	}
 	out.readConditions(p)
+	out.readEngine(p)
 	out.readGroup(p)
 	return out
+}
+
+func (out *pod) readEngine(p *corev1.Pod) {
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if i == 0 || devices(c.Resources.Requests) != nil {
+			out.engine, out.image = strings.Clone(c.Name), strings.Clone(c.Image)
+		}
+		if devices(c.Resources.Requests) != nil {
+			break
+		}
+	}
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i]
+		if s.Name != out.engine {
+			continue
+		}
+		out.engineRestarted = s.RestartCount > 0
+		if s.State.Running != nil {
+			out.runAt = s.State.Running.StartedAt.UTC()
+		}
+		if t := s.LastTerminationState.Terminated; t != nil {
+			out.lostRun = t.StartedAt.UTC()
+		}
+	}
 }
 
 func (out *pod) readConditions(p *corev1.Pod) {

@@ -27,6 +27,8 @@ type world struct {
 	budgets       []*disruptionBudget
 	slices        []*resourceSlice
 	claims        map[object]*resourceClaim
+	events        map[string][]*startEvent // by the UID of the pod, oldest first
+	preemptions   map[string][]time.Time   // by node
 
 	byNode   map[string]*node
 	children map[Workload][]*workload // by the owner that controls them, sorted by name
@@ -49,6 +51,7 @@ func (o *Observer) world(now time.Time) *world {
 	w.clusterQueues, w.cohorts, w.topologies = sorted[clusterQueue](o.feeds), sorted[cohort](o.feeds), sorted[topology](o.feeds)
 	w.waiting, w.localQueues, w.flavors = sorted[quotaRequest](o.feeds), indexed[localQueue](o.feeds), indexed[flavor](o.feeds)
 	w.slices, w.claims = sorted[resourceSlice](o.feeds), indexed[resourceClaim](o.feeds)
+	w.indexEvents(sorted[startEvent](o.feeds))
 	w.nodePools, w.buffers, w.budgets = indexed[nodePool](o.feeds), sorted[buffer](o.feeds), sorted[disruptionBudget](o.feeds)
 	for _, k := range kinds {
 		if _, asked := o.absent[k.id()]; !asked {

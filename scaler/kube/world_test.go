@@ -23,7 +23,7 @@ var resourceOf = map[string]string{
 	"RayService": rayServices, "InferenceService": inferences, "NodePool": nodePools, "NodeClaim": nodeClaims,
 	"ClusterQueue": clusterQueues, "LocalQueue": localQueues, "Topology": topologies, "ResourceSlice": resourceSlices,
 	"ResourceClaim": resourceClaims, "Cohort": cohorts, "ResourceFlavor": flavors, "Workload": quotaRequests,
-	"CapacityBuffer": buffers, "PodDisruptionBudget": disruptionBudgets,
+	"CapacityBuffer": buffers, "PodDisruptionBudget": disruptionBudgets, "Event": events,
 }
 
 func kindNamed(t testing.TB, id string) *kind {
