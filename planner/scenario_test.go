@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"forewarm/coldstart"
+	"forewarm/forecast"
 )
 
 // TestScenarios runs testdata/scenarios/*. A scenario sets facts, one kind at a time, and asks for Decisions; facts stay
@@ -32,6 +33,8 @@ import (
 //	  N prompt SERIES completion SERIES
 //	history M method=NAME                    a Tracker learns the minutes that end now; the next call continues them
 //	  prompt|completion|requests SERIES
+//	events                                   the calendar of Trackers made later; one event per line:
+//	  NAME HH:MM for=D ×MULTIPLIER           today
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
 //	decide [brief]                           one Decision, in full or one line per model
@@ -58,6 +61,7 @@ type scenario struct {
 	policy    Policy
 	memory    Memory
 	gaps      []Gap
+	calendar  *forecast.Calendar
 }
 
 type scenarioModel struct {
@@ -79,7 +83,8 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	commands := map[string]func(*testing.T, *datadriven.TestData) string{
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
-		"history": w.history, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide, "requests": w.requests, "watch": w.watch,
+		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
+		"requests": w.requests, "watch": w.watch,
 	}
 	run := commands[d.Cmd]
 	if run == nil {

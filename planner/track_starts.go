@@ -51,7 +51,7 @@ func (t *Tracker) leadTimes(m *trackedModel, now time.Time) []coldstart.LeadTime
 		return m.leads
 	}
 	var out []coldstart.LeadTime
-	for _, path := range []coldstart.Path{coldstart.ColdNode, coldstart.WarmNode, coldstart.CachedWeights} {
+	for _, path := range coldstart.Paths() {
 		lt := t.cfg.Ledger.Estimate(coldstart.Key{Model: m.Name, Shape: m.Shape.String(), Path: path}, now)
 		if lt.Known() {
 			out = append(out, lt)
