@@ -128,8 +128,10 @@ func (p *Physics) costs(m RequestMix, hit float64) *costs {
 	if c.decodes > 0 {
 		c.own = c.decode / c.decodes
 	}
+	contexts, lengths := lognormal(prompt, pcv), lognormal(completion, ccv)
+	c.prompts, c.lengths = make([]promptCost, 0, len(promptCells)), make([]lengthCost, 0, len(completionCells))
 	for _, cell := range cellsFor(promptCells, pcv) {
-		context := lognormal(prompt, pcv, cell.z)
+		context := contexts(cell.z)
 		tokens := context * (1 - hit)
 		work := float64(p.Prefill)*tokens + float64(p.PrefillAttention)*tokens*(context*hit+tokens/2)
 		c.prompts = append(c.prompts, promptCost{cell.weight, context, tokens, work})
@@ -137,7 +139,7 @@ func (p *Physics) costs(m RequestMix, hit float64) *costs {
 		c.prefillSq += cell.weight * work * work
 	}
 	for _, cell := range cellsFor(completionCells, ccv) {
-		c.lengths = append(c.lengths, lengthCost{cell.weight, max(1, lognormal(completion, ccv, cell.z)-1)})
+		c.lengths = append(c.lengths, lengthCost{cell.weight, max(1, lengths(cell.z)-1)})
 	}
 	return c
 }

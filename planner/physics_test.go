@@ -164,6 +164,31 @@ func decideOn(t *testing.T, p planner.Profile, mix planner.RequestMix, rate floa
 	return d.Models[0]
 }
 
+// With a prefix cache that more replicas dilute, one Decision finds the number that is still enough when it runs.
+func TestSizeKnowsThatReplicasDiluteThePrefixCache(t *testing.T) {
+	p := chat8B()
+	p.PrefixHit = &planner.PrefixHit{Rate: 0.8}
+	mix := planner.RequestMix{Prompt: 4000, Completion: 100}
+	need := func(ready int) int {
+		now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+		d, err := planner.Decide(planner.State{Now: now, Interval: 15 * time.Second, Models: []planner.ModelState{{
+			Name: "m", Shape: planner.Shape{GPUs: 1, Pods: 1}, Profile: &planner.Profile{Physics: &p}, Requests: &mix,
+			Replicas: &planner.Replicas{Ready: ready},
+			Load:     &planner.ObservedLoad{Load: planner.Load{Prompt: 400_000, Completion: 10_000}, At: now}}}},
+			planner.Policy{Defaults: planner.DefaultModelPolicy()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *d.Models[0].Steps[1].Replicas
+	}
+	from1, settled := need(1), need(need(1))
+	slo := planner.SLO{TTFT: 2 * time.Second, ITL: 50 * time.Millisecond, Percentile: 0.95}
+	naive := int(math.Ceil(100 / float64(p.Capacity(mix, slo, 1).Requests)))
+	if from1 != settled || naive >= from1 {
+		t.Errorf("from one replica %d are needed, with those running %d; without dilution %d", from1, settled, naive)
+	}
+}
+
 func TestPriorPhysics(t *testing.T) {
 	h100 := planner.Accelerator{Name: "H100", Bandwidth: 3.35e12, FLOPs: 989e12, Memory: 80e9}
 	m8 := planner.ModelSize{Parameters: 8e9, WeightBytes: 16e9, KVBytesPerToken: 131072}
