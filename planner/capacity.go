@@ -63,7 +63,7 @@ const (
 // Sources: Kleinrock, Queueing Systems I and II; Halfin and Whitt, Operations Research 29 (1981).
 func (p *Physics) Capacity(m RequestMix, slo SLO, replicas int) Capacity {
 	c := p.costs(m, float64(p.PrefixHit.At(1e15, replicas)))
-	free := c.largest(SLO{Percentile: slo.Percentile})
+	free := c.most()
 	var out Capacity
 	for _, bound := range []struct {
 		name Constraint
@@ -128,8 +128,10 @@ func (p *Physics) costs(m RequestMix, hit float64) *costs {
 	if c.decodes > 0 {
 		c.own = c.decode / c.decodes
 	}
+	contexts, lengths := lognormal(prompt, pcv), lognormal(completion, ccv)
+	c.prompts, c.lengths = make([]promptCost, 0, len(promptCells)), make([]lengthCost, 0, len(completionCells))
 	for _, cell := range cellsFor(promptCells, pcv) {
-		context := lognormal(prompt, pcv, cell.z)
+		context := contexts(cell.z)
 		tokens := context * (1 - hit)
 		work := float64(p.Prefill)*tokens + float64(p.PrefillAttention)*tokens*(context*hit+tokens/2)
 		c.prompts = append(c.prompts, promptCost{cell.weight, context, tokens, work})
@@ -137,7 +139,7 @@ func (p *Physics) costs(m RequestMix, hit float64) *costs {
 		c.prefillSq += cell.weight * work * work
 	}
 	for _, cell := range cellsFor(completionCells, ccv) {
-		c.lengths = append(c.lengths, lengthCost{cell.weight, max(1, lognormal(completion, ccv, cell.z)-1)})
+		c.lengths = append(c.lengths, lengthCost{cell.weight, max(1, lengths(cell.z)-1)})
 	}
 	return c
 }
@@ -238,14 +240,10 @@ func (c *costs) full(perDecode, perPrefill, total float64) float64 {
 	return 1 / (c.work() + ((c.alpha+c.own)*perDecode+perPrefill)/total)
 }
 
-// most is a rate that is never exceeded: the replica's saturation, the mean ITL, the usable KV tokens and sequences.
-func (c *costs) most(slo SLO) float64 {
+// most is a rate that is never exceeded, whatever the SLO: the replica's saturation, the usable KV tokens and sequences.
+func (c *costs) most() float64 {
 	pt := c.at(0)
-	rate := min(saturated/c.work(), c.full(c.decodes, pt.stay, c.sequencesMax), c.full(c.context, pt.heldPrefill, kvUsable*c.kvMax))
-	if itl := float64(slo.ITL) / float64(time.Millisecond); itl > 0 {
-		rate = min(rate, max(0, 1-(c.alpha+c.own)/itl)/c.work())
-	}
-	return rate
+	return min(saturated/c.work(), c.full(c.decodes, pt.stay, c.sequencesMax), c.full(c.context, pt.heldPrefill, kvUsable*c.kvMax))
 }
 
 // largest is λ*: where the larger of the two shares of late requests reaches what is allowed. It is found by the Illinois
@@ -256,7 +254,7 @@ func (c *costs) largest(slo SLO) float64 {
 		worst := max(l.prefill+l.sequences+l.kv, l.itl)
 		return math.Log(max(worst, 1e-6) / (1 - slo.Percentile))
 	}
-	low, high := 0.0, c.most(slo)
+	low, high := 0.0, c.most()
 	above := excess(high)
 	if above <= 0 {
 		return high
@@ -295,14 +293,12 @@ func (c *costs) binding(rate float64, slo SLO) Constraint {
 	case l.itl > allowed:
 		return c.slower()
 	}
-	// None of the probabilities: one of the means.
-	pt := c.at(0)
-	kv := c.full(c.context, pt.heldPrefill, kvUsable*c.kvMax)
-	sequences := c.full(c.decodes, pt.stay, c.sequencesMax)
-	switch most := c.most(slo); {
-	case most >= kv:
+	// None of the probabilities: what is never exceeded.
+	pt, most := c.at(0), c.most()
+	switch {
+	case most >= c.full(c.context, pt.heldPrefill, kvUsable*c.kvMax):
 		return BoundKV
-	case most >= sequences:
+	case most >= c.full(c.decodes, pt.stay, c.sequencesMax):
 		return BoundSequences
 	}
 	return c.slower()

@@ -3,7 +3,7 @@ package planner
 import "math"
 
 // waitBins is the number of bins of the waiting time up to a bound.
-const waitBins = 64
+const waitBins = 48
 
 // latePrefill is P(TTFT > bound) when only prefill delays: half an iteration until the boundary, the wait for the prompts
 // before, and the prompt's own stay.

@@ -116,10 +116,11 @@ func moment(mean, cv float64, k int) float64 {
 	return math.Pow(mean, float64(k)) * math.Pow(1+cv*cv, float64(k*(k-1))/2)
 }
 
-// lognormal is the value of such a variable at z standard deviations of its logarithm.
-func lognormal(mean, cv, z float64) float64 {
+// lognormal returns such a variable as a function of the standard deviations of its logarithm.
+func lognormal(mean, cv float64) func(z float64) float64 {
 	variance := math.Log1p(cv * cv)
-	return mean * math.Exp(math.Sqrt(variance)*z-variance/2)
+	sigma := math.Sqrt(variance)
+	return func(z float64) float64 { return mean * math.Exp(sigma*z-variance/2) }
 }
 
 // cell is a slice of the standard normal distribution: its middle, lower end and weight.

@@ -112,6 +112,11 @@ func (p Profile) sizedFor(observed *RequestMix, slo SLO, replicas int) sized {
 	return sized{Profile: p}
 }
 
+// dilutes reports whether a replica carries less the more of them there are.
+func (p Profile) dilutes() bool {
+	return p.Physics != nil && p.Physics.PrefixHit != nil && !p.Physics.PrefixHit.Affine && p.Physics.PrefixHit.Rate > 0
+}
+
 // utilisation is the share of one replica that the load takes; above 1 it needs more than one. The profile has rates.
 func (p Profile) utilisation(prompt, completion float64) float64 {
 	return prompt/float64(p.Prompt) + completion/float64(p.Completion)

@@ -18,7 +18,6 @@ type scraper struct {
 	at     float64 // of the next arrival, in ps
 	now    engine.Time
 	last   engine.Snapshot
-	held   float64
 }
 
 func newScraper(t *testing.T, p planner.Physics, seed uint64) *scraper {

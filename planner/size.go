@@ -17,11 +17,7 @@ import (
 func (c *course) size() {
 	l := c.state.Load
 	if c.state.Profile != nil {
-		replicas := max(1, c.memory.Replicas)
-		if c.supplyOK {
-			replicas = max(1, c.supply)
-		}
-		c.rates = c.state.Profile.sizedFor(c.state.Requests, c.policy.slo(), replicas)
+		c.rates = c.ratesFor(l)
 	}
 	if l != nil && c.state.Profile != nil {
 		c.needNow = c.rates.replicasFor(float64(l.Prompt), float64(l.Completion))
@@ -45,6 +41,29 @@ func (c *course) size() {
 	}
 	horizon := max(c.policy.ScaleDownWindow, reactiveWindowMin)
 	c.next.Needed = pushMax(c.memory.Needed, Count{At: c.now, Replicas: needed}, c.now.Add(-horizon))
+}
+
+// ratesFor turns the profile into rates for the replicas that there are, or for as many as the load needs when those are
+// more: spread over more replicas each finds less in its prefix cache, so that a number that was right for fewer is short.
+func (c *course) ratesFor(l *ObservedLoad) sized {
+	replicas := max(1, c.memory.Replicas)
+	if c.supplyOK {
+		replicas = max(1, c.supply)
+	}
+	rates := c.state.Profile.sizedFor(c.state.Requests, c.policy.slo(), replicas)
+	const rounds = 4 // each adds less than the one before
+	for range rounds {
+		if l == nil || !c.state.Profile.dilutes() {
+			break
+		}
+		need := rates.replicasFor(float64(l.Prompt), float64(l.Completion))
+		if need <= replicas {
+			break
+		}
+		replicas = need
+		rates = c.state.Profile.sizedFor(c.state.Requests, c.policy.slo(), replicas)
+	}
+	return rates
 }
 
 func (c *course) sizeText(l Load) string {

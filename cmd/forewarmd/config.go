@@ -56,6 +56,8 @@ type modelConfig struct {
 	prom.ModelConfig `yaml:",inline"`
 	Shape            planner.Shape    `yaml:"shape"`
 	Profile          *planner.Profile `yaml:"profile"`
+	// ProfileName takes the profile from the built-in catalogue instead.
+	ProfileName string `yaml:"profile_name"`
 	// LeadTimes are stated by a person for a start path, or for "any"; they serve until starts have been measured.
 	LeadTimes map[string]statedLead `yaml:"lead_times"`
 	// WeightsGB is the size of the weights in 10⁹ bytes; 0 is unknown. It puts the model in a size class, and gives it a lead
@@ -234,6 +236,7 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 	if m.Profile != nil {
 		errs = append(errs, m.Profile.Validate())
 	}
+	errs = append(errs, m.takeProfile())
 	if !(m.WeightsGB >= 0 && m.WeightsGB <= weightsMaxGB) {
 		errs = append(errs, fmt.Errorf("weights_gb is %v: 0 (unknown) to %v are allowed", m.WeightsGB, weightsMaxGB))
 	}
@@ -257,6 +260,27 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 			"without a replica (source %s, or %s with requests or queue)", m.Arrivals.Source, prom.ArrivalsGIE, prom.ArrivalsCustom))
 	}
 	return errors.Join(errs...)
+}
+
+// takeProfile puts the profile that the catalogue has under the name in the place of a stated one.
+func (m *modelConfig) takeProfile() error {
+	if m.ProfileName == "" {
+		return nil
+	}
+	if m.Profile != nil {
+		return fmt.Errorf("profile_name is %q and there is a profile too: one of them is allowed", m.ProfileName)
+	}
+	catalogue, err := configs.BuiltinCatalogue()
+	if err != nil {
+		return err
+	}
+	entry, err := catalogue.Find(m.ProfileName)
+	if err != nil {
+		return fmt.Errorf("profile_name: %w", err)
+	}
+	p := entry.Profile()
+	m.Profile = &p
+	return nil
 }
 
 // seesDemandAtZero reports whether demand is counted where it arrives: with no replica left, the replicas' own metrics

@@ -55,6 +55,26 @@ models:
   shape: {gpus: 1, pods: 1}
 `
 
+// A profile can be taken from the catalogue by its name, and a wrong name says what there is of that model.
+func TestConfigTakesAProfileByName(t *testing.T) {
+	const name = "llama-3.1-70b/fp8/h200_sxm/tp4/vllm"
+	c, err := parseConfig("f.yaml", []byte(minimal+"  profile_name: "+name+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := c.Models[0].Profile; p == nil || p.Physics == nil || !strings.Contains(p.Source, name) {
+		t.Errorf("the profile is %+v", p)
+	}
+	_, err = parseConfig("f.yaml", []byte(minimal+"  profile_name: llama-3.1-70b/x\n"))
+	if err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("a wrong name: %v", err)
+	}
+	_, err = parseConfig("f.yaml", []byte(minimal+"  profile_name: "+name+"\n  profile: {prompt_tokens_per_s: 1, completion_tokens_per_s: 1}\n"))
+	if err == nil || !strings.Contains(err.Error(), "one of them is allowed") {
+		t.Errorf("a name and a profile: %v", err)
+	}
+}
+
 // The calendar is read with the file, in the zone of the forecast, and what is wrong with it is reported with the rest.
 func TestConfigReadsTheCalendar(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.yaml")
