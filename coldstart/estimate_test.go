@@ -70,9 +70,9 @@ func TestSourcesInOrder(t *testing.T) {
 		basis     Basis
 	}{
 		{chat, chat, Measured},
-		{Key{"chat", "8x1/H100", WarmNode}, Key{Model: "chat", Path: WarmNode}, Pooled},
-		{Key{"other", "4x1/H200", WarmNode}, Key{Shape: "4x1/H200", Path: WarmNode}, Pooled},
-		{Key{"other", "1x1/L4", WarmNode}, Key{Path: WarmNode}, Pooled},
+		{Key{Model: "chat", Shape: "8x1/H100", Path: WarmNode}, Key{Model: "chat", Path: WarmNode}, Pooled},
+		{Key{Model: "other", Shape: "4x1/H200", Path: WarmNode}, Key{Shape: "4x1/H200", Path: WarmNode}, Pooled},
+		{Key{Model: "other", Shape: "1x1/L4", Path: WarmNode}, Key{Path: WarmNode}, Pooled},
 	}
 	statedKeys := []Key{
 		chat, {Model: "chat", Path: WarmNode}, {Shape: "4x1/H200", Path: WarmNode}, {Path: WarmNode},
@@ -119,9 +119,9 @@ func TestSourcesInOrder(t *testing.T) {
 
 // TestPoolIsShared: a model with many starts lends no more of them than the newest 32.
 func TestPoolIsShared(t *testing.T) {
-	l := newLedger(t, Options{}, served(Key{"quiet", "4x1/H200", WarmNode}, 500, 500, 500, 500)...)
+	l := newLedger(t, Options{}, served(Key{Model: "quiet", Shape: "4x1/H200", Path: WarmNode}, 500, 500, 500, 500)...)
 	for i := range 150 {
-		if err := l.Add(start(fmt.Sprint("busy", i), Key{"busy", "4x1/H200", WarmNode}, -i, Served, 100)); err != nil {
+		if err := l.Add(start(fmt.Sprint("busy", i), Key{Model: "busy", Shape: "4x1/H200", Path: WarmNode}, -i, Served, 100)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestRecency(t *testing.T) {
 
 // genSamples draws a ledger's worth of samples of chat and its relatives.
 func genSamples(t *rapid.T, most int) []Sample {
-	keys := []Key{chat, {"chat", "8x1/H100", WarmNode}, {"other", "4x1/H200", WarmNode}, {"other", "1x1/L4", WarmNode}}
+	keys := []Key{chat, {Model: "chat", Shape: "8x1/H100", Path: WarmNode}, {Model: "other", Shape: "4x1/H200", Path: WarmNode}, {Model: "other", Shape: "1x1/L4", Path: WarmNode}}
 	var out []Sample
 	for i := range rapid.IntRange(0, most).Draw(t, "n") {
 		s := start(fmt.Sprint("s", i), rapid.SampledFrom(keys).Draw(t, "key"), rapid.IntRange(0, 50_000).Draw(t, "at"),
@@ -452,10 +452,10 @@ func BenchmarkEstimate(b *testing.B) {
 	}
 	now := t0.Add(24 * time.Hour)
 	for name, key := range map[string]Key{
-		"own-200-samples":      {"m7", "4x1/H200", WarmNode},
-		"pool-of-100-keys":     {"new", "4x1/H200", WarmNode},
-		"unknown-of-100-keys":  {"m7", "4x1/H200", ColdNode},
-		"own-shape-unrecorded": {"m7", "", WarmNode},
+		"own-200-samples":      {Model: "m7", Shape: "4x1/H200", Path: WarmNode},
+		"pool-of-100-keys":     {Model: "new", Shape: "4x1/H200", Path: WarmNode},
+		"unknown-of-100-keys":  {Model: "m7", Shape: "4x1/H200", Path: ColdNode},
+		"own-shape-unrecorded": {Model: "m7", Shape: "", Path: WarmNode},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -17,6 +17,7 @@ const (
 	Measured Basis = "measured" // samples of the exact key
 	Pooled   Basis = "pooled"   // samples of a parent key (other shape, other model)
 	Stated   Basis = "stated"   // typed in by a person; not measured
+	Prior    Basis = "prior"    // from published figures by the bytes of the weights; not measured here (PriorByWeights)
 	// Assumed is a spread of this package's own around one to four samples that have no parent and no stated lead time
 	// to lean on. It is only ever the BorrowedBasis, never the Basis.
 	Assumed Basis = "assumed"
@@ -43,13 +44,23 @@ type LeadTime struct {
 	Samples     int             `json:"samples"` // finished and censored, 0 for Stated alone
 	Censored    int             `json:"censored,omitempty"`
 	FailureProb float64         `json:"failure_prob,omitempty"`
+	FailedAfter time.Duration   `json:"failed_after_ns,omitempty"` // mean time until a failed start gave up, 0 when none did
 	Support     []time.Duration `json:"support_ns"`
 	CDF         []float64       `json:"cdf"`
 	Tail        time.Duration   `json:"tail_ns,omitempty"`
 
 	Borrowed      float64 `json:"borrowed,omitempty"`       // share of the weight, 0 when the samples stand alone
-	BorrowedBasis Basis   `json:"borrowed_basis,omitempty"` // Pooled, Stated or Assumed
+	BorrowedBasis Basis   `json:"borrowed_basis,omitempty"` // Pooled, Stated, Prior or Assumed
 	BorrowedFrom  Key     `json:"borrowed_from,omitzero"`
+
+	// Shift says that the newest starts differ from those before them, which therefore count less.
+	Shift Shift `json:"shift,omitzero"`
+}
+
+// Shift is a change in the level of the starts: the newest Starts of them took Factor times as long as those before.
+type Shift struct {
+	Starts int     `json:"starts"`
+	Factor float64 `json:"factor"`
 }
 
 const (
@@ -199,8 +210,14 @@ func (lt LeadTime) Validate() error {
 // labelProblems checks everything but the curve.
 func (lt LeadTime) labelProblems() []error {
 	var errs []error
-	if !slices.Contains([]Basis{Measured, Pooled, Stated}, lt.Basis) && (lt.Known() || lt.Basis != "") {
-		errs = append(errs, fmt.Errorf("basis %q: want %q, %q or %q", lt.Basis, Measured, Pooled, Stated))
+	if bases := []Basis{Measured, Pooled, Stated, Prior}; !slices.Contains(bases, lt.Basis) && (lt.Known() || lt.Basis != "") {
+		errs = append(errs, fmt.Errorf("basis %q: want one of %q", lt.Basis, bases))
+	}
+	if lt.FailedAfter < 0 || lt.FailedAfter > leadMax {
+		errs = append(errs, fmt.Errorf("failed_after_ns %v: want 0 to %v", lt.FailedAfter, leadMax))
+	}
+	if lt.Shift.Starts < 0 || lt.Shift.Starts > 0 && !(lt.Shift.Factor > 0) {
+		errs = append(errs, fmt.Errorf("shift of %d starts by %v: want a positive factor", lt.Shift.Starts, lt.Shift.Factor))
 	}
 	for _, p := range lt.From.problems() {
 		errs = append(errs, fmt.Errorf("from: %w", p))
@@ -214,8 +231,8 @@ func (lt LeadTime) labelProblems() []error {
 	if !(lt.Borrowed >= 0 && lt.Borrowed <= 1) {
 		errs = append(errs, fmt.Errorf("borrowed %v: want 0 to 1", lt.Borrowed))
 	}
-	if !slices.Contains([]Basis{"", Pooled, Stated, Assumed}, lt.BorrowedBasis) {
-		errs = append(errs, fmt.Errorf("borrowed_basis %q: want %q, %q or %q", lt.BorrowedBasis, Pooled, Stated, Assumed))
+	if bases := []Basis{"", Pooled, Stated, Prior, Assumed}; !slices.Contains(bases, lt.BorrowedBasis) {
+		errs = append(errs, fmt.Errorf("borrowed_basis %q: want one of %q", lt.BorrowedBasis, bases[1:]))
 	}
 	for _, p := range lt.BorrowedFrom.problems() {
 		errs = append(errs, fmt.Errorf("borrowed_from: %w", p))

@@ -65,8 +65,10 @@ func (o Options) Validate() error {
 type Ledger struct {
 	opts    Options
 	samples map[Key][]Sample // per key ascending by Started, then ID
+	details map[Key][]Key    // coarse key → the keys of samples that it covers, sorted
 	keyOf   map[string]Key   // by sample ID
 	stated  map[Key]LeadTime
+	weights map[string]int64 // bytes by model
 }
 
 // NewLedger returns an empty ledger, or everything that is wrong with the options.
@@ -91,9 +93,9 @@ func (l *Ledger) Add(s Sample) error {
 		return err
 	}
 	s.Started = s.Started.Round(0).UTC() // neither monotonic reading nor zone: equal instants are equal values
-	s.Phases = maps.Clone(s.Phases)
+	s.Phases, s.Sources = maps.Clone(s.Phases), maps.Clone(s.Sources)
 	if l.samples == nil {
-		l.samples, l.keyOf = map[Key][]Sample{}, map[string]Key{}
+		l.samples, l.details, l.keyOf = map[Key][]Sample{}, map[Key][]Key{}, map[string]Key{}
 	}
 	if old, ok := l.find(s.ID); ok {
 		if !replaces(s, old) {
@@ -110,6 +112,10 @@ func (l *Ledger) Add(s Sample) error {
 		of = slices.Delete(of, 0, 1)
 	}
 	l.samples[s.Key] = of
+	coarse := s.Key.coarse()
+	if i, ok := slices.BinarySearchFunc(l.details[coarse], s.Key, Key.Compare); !ok {
+		l.details[coarse] = slices.Insert(l.details[coarse], i, s.Key)
+	}
 	return nil
 }
 
@@ -143,6 +149,8 @@ func (l *Ledger) remove(id string) {
 	l.samples[key] = slices.DeleteFunc(l.samples[key], func(s Sample) bool { return s.ID == id })
 	if len(l.samples[key]) == 0 {
 		delete(l.samples, key)
+		coarse := key.coarse()
+		l.details[coarse] = slices.DeleteFunc(l.details[coarse], func(k Key) bool { return k == key })
 	}
 	delete(l.keyOf, id)
 }

@@ -27,7 +27,7 @@ type statedLeadTime struct {
 // same bytes. The options are configuration and stay out.
 func (l *Ledger) MarshalJSON() ([]byte, error) {
 	s := snapshot{Version: snapshotVersion, Samples: l.Samples()}
-	for _, k := range slices.SortedFunc(maps.Keys(l.stated), Key.compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(l.stated), Key.Compare) {
 		s.Stated = append(s.Stated, statedLeadTime{k, l.stated[k]})
 	}
 	return json.Marshal(s)

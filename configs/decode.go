@@ -48,7 +48,7 @@ func Decode(name string, data []byte, v any) error {
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: one YAML document is allowed, more follows", name)
 	}
-	return formError(name, form, fractions(data, reflect.TypeOf(v)))
+	return formError(name, form, fractions(data, reflect.TypeOf(v)), hints(data, reflect.TypeOf(v)))
 }
 
 // ErrForm marks an error about keys and values of the wrong form, after which everything else of the document has been
@@ -62,13 +62,13 @@ type formProblems struct{ error }
 func (formProblems) Is(target error) bool { return target == ErrForm }
 
 // formError turns the decoder's messages into one line a problem: file:line: what, and what is allowed.
-func formError(name string, form *yaml.TypeError, more []string) error {
+func formError(name string, form *yaml.TypeError, more []string, hints map[string]string) error {
 	var errs []error
 	if form != nil {
 		more = append(form.Errors, more...)
 	}
 	for _, e := range more {
-		errs = append(errs, problem(name, e))
+		errs = append(errs, problem(name, e, hints))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return formProblems{err}
@@ -82,8 +82,11 @@ var (
 	otherLine    = regexp.MustCompile(`^line (\d+): (.*)$`)
 )
 
-func problem(name, message string) error {
+func problem(name, message string, hints map[string]string) error {
 	if m := unknownField.FindStringSubmatch(message); m != nil {
+		if near := hints[hintKey(m[1], m[2])]; near != "" {
+			return fmt.Errorf("%s:%s: unknown key %q (did you mean %q?)", name, m[1], m[2], near)
+		}
 		return fmt.Errorf("%s:%s: unknown key %q", name, m[1], m[2])
 	}
 	if m := wrongType.FindStringSubmatch(message); m != nil {
@@ -112,7 +115,7 @@ func wanted(goType string) string {
 		return "a duration: a number with a unit is allowed, such as 30s, 5m or 1h30m"
 	case "int", "int64", "uint64":
 		return "a whole number"
-	case "float64", "planner.TokenRate":
+	case "float64", "planner.TokenRate", "planner.RequestRate", "planner.Tokens", "planner.Ratio", "planner.Milliseconds":
 		return "a number"
 	case "bool":
 		return "true or false"

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"forewarm/forecast"
 )
 
 // fractions finds numbers with a fraction where v wants a whole number, which the YAML decoder would cut off without a
@@ -43,6 +45,56 @@ func fractionsOf(n *yaml.Node, t reflect.Type) (found []string) {
 
 func whole(k reflect.Kind) bool {
 	return k >= reflect.Int && k <= reflect.Int64 || k >= reflect.Uint && k <= reflect.Uint64
+}
+
+// hints finds keys that v does not have and that look like one it has, by line and key.
+func hints(data []byte, v reflect.Type) map[string]string {
+	var document yaml.Node
+	found := map[string]string{}
+	if err := yaml.Unmarshal(data, &document); err == nil && len(document.Content) > 0 {
+		hintsOf(document.Content[0], v, found)
+	}
+	return found
+}
+
+func hintsOf(n *yaml.Node, t reflect.Type, found map[string]string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
+		for _, e := range n.Content {
+			hintsOf(e, t.Elem(), found)
+		}
+	case n.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if field, ok := fieldType(t, key.Value); ok {
+				hintsOf(n.Content[i+1], field, found)
+			} else if near := forecast.Nearest(key.Value, keys(t)); near != "" {
+				found[hintKey(fmt.Sprint(key.Line), key.Value)] = near
+			}
+		}
+	}
+}
+
+func hintKey(line, key string) string { return line + ": " + key }
+
+// keys lists the keys of a struct.
+func keys(t reflect.Type) (out []string) {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch name, options, _ := strings.Cut(f.Tag.Get("yaml"), ","); {
+		case options == "inline":
+			out = append(out, keys(f.Type)...)
+		case name != "" && name != "-":
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // fieldType is the type that a key of t is decoded into.

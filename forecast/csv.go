@@ -1,17 +1,17 @@
 package forecast
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // CSVOptions says how to read a series out of a table.
@@ -29,6 +29,7 @@ type CSVOptions struct {
 
 const (
 	csvStepsMax = 5_000_000 // a longer series comes from a typing error in a time, and would not fit in memory
+	csvValueMax = 1e100     // squares and sums of what is larger overflow
 	timeColumn  = "time"
 	clockColumn = "t_s"
 )
@@ -42,75 +43,102 @@ const (
 // grid that the first row and the step make. Rows must ascend. A time without a zone in the hour that an autumn change
 // repeats can only mean one of the two (the hour of the other is missing then); write the zone to tell them apart.
 //
-// Values must be finite and not negative, and text such as NaN is an error: missing is an empty cell, so that a broken
-// export is not taken for a gap.
+// Values must be finite, not negative and at most 1e100, and text such as NaN is an error: missing is an empty cell, so
+// that a broken export is not taken for a gap.
 //
-// Every problem is reported at once with its line, up to twenty.
+// Every problem is reported at once with its line, up to twenty. The table is read row by row: it takes 16 bytes a row
+// and numeric column (of one column when opts names it), never the text of all rows.
 func ReadCSV(r io.Reader, opts CSVOptions) (Series, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return Series{}, fmt.Errorf("reading csv: %w", err)
+	if opts.Location == nil {
+		opts.Location = time.UTC
 	}
+	text := newUTF8Reader(r)
 	t := &csvTable{opts: opts}
-	if t.opts.Location == nil {
-		t.opts.Location = time.UTC
+	err := t.read(text)
+	if bad := text.err(); bad != nil {
+		return Series{}, bad // nothing else that is wrong with such text says anything
 	}
-	if err := t.read(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil {
-		return Series{}, err
-	}
-	column, err := t.column()
 	if err != nil {
 		return Series{}, err
 	}
-	missing, err := t.missingRule()
+	c, err := t.choose()
 	if err != nil {
 		return Series{}, err
 	}
-	times := t.times()
-	values := t.values(column, missing)
-	if len(t.problems) > 0 {
-		return Series{}, t.err()
+	t.problems.add(c.problems)
+	if err := t.problems.err(); err != nil {
+		return Series{}, err
 	}
-	return t.grid(times, values)
+	return t.grid(c.values)
 }
 
 // csvTable is a table being read.
 type csvTable struct {
 	opts     CSVOptions
 	header   []string
-	rows     [][]string
-	lines    []int
-	problems []error
-	more     int
+	columns  []*csvColumn
+	missing  func(row []string) bool
+	times    []int64 // of the rows that have one, in nanoseconds since the Unix epoch
+	lines    []csvLine
+	problems csvProblems
 }
 
-// problem notes one more problem of a line.
-func (t *csvTable) problem(line int, format string, args ...any) {
-	if len(t.problems) >= problemsMax {
-		t.more++
+// csvLine says in which line of the file a row is. The rows that follow it are in the lines that follow, up to the next.
+type csvLine struct{ row, line int }
+
+// csvColumn is one column that may be the value column.
+type csvColumn struct {
+	index    int
+	name     string
+	wanted   bool      // also when it is not numeric, so that its cells say what is wrong with it
+	numeric  bool      // every filled cell is a number
+	values   []float64 // NaN is missing
+	problems csvProblems
+}
+
+// csvProblems are problems by line, of which the first few are kept.
+type csvProblems struct {
+	list []csvProblem
+	more int
+}
+
+type csvProblem struct {
+	line int
+	err  error
+}
+
+func (p *csvProblems) note(line int, format string, args ...any) {
+	if len(p.list) >= problemsMax {
+		p.more++
 		return
 	}
-	t.problems = append(t.problems, fmt.Errorf("line %d: "+format, append([]any{line}, args...)...))
+	p.list = append(p.list, csvProblem{line, fmt.Errorf("line %d: "+format, append([]any{line}, args...)...)})
 }
 
-func (t *csvTable) err() error {
-	if t.more > 0 {
-		return errors.Join(append(t.problems, fmt.Errorf("and %d more problems", t.more))...)
+// add takes in the problems of a part, in the order of lines.
+func (p *csvProblems) add(o csvProblems) {
+	p.list = append(p.list, o.list...)
+	slices.SortStableFunc(p.list, func(a, b csvProblem) int { return cmp.Compare(a.line, b.line) })
+	p.more += o.more
+	if n := len(p.list); n > problemsMax {
+		p.list, p.more = p.list[:problemsMax], p.more+n-problemsMax
 	}
-	return errors.Join(t.problems...)
 }
 
-// read splits the table. Text that is not UTF-8 is refused before anything else looks at it.
-func (t *csvTable) read(data []byte) error {
-	if !utf8.Valid(data) {
-		for i, line := range bytes.Split(data, []byte("\n")) {
-			if !utf8.Valid(line) {
-				t.problem(i+1, "not UTF-8 text")
-			}
-		}
-		return t.err()
+func (p *csvProblems) err() error {
+	var errs []error
+	for _, q := range p.list {
+		errs = append(errs, q.err)
 	}
-	c := csv.NewReader(bytes.NewReader(data))
+	if p.more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more problems", p.more))
+	}
+	return errors.Join(errs...)
+}
+
+// read takes in the whole table. The error is about the table as such; problems of rows are noted.
+func (t *csvTable) read(text io.Reader) error {
+	c := csv.NewReader(text)
 	c.FieldsPerRecord = -1
 	header, err := c.Read()
 	if errors.Is(err, io.EOF) {
@@ -119,59 +147,169 @@ func (t *csvTable) read(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("reading csv: %w", err)
 	}
-	for i := range header {
-		header[i] = strings.TrimSpace(header[i])
+	if len(header) < 2 {
+		return errors.New("line 1: one column, must be a time and at least one value")
 	}
-	t.header = header
-	if first := header[0]; first != clockColumn && !strings.HasPrefix(first, timeColumn) {
-		return fmt.Errorf("line 1: first column is %q, must be %s (or start with it) or %s", first, timeColumn, clockColumn)
+	if err := t.begin(header); err != nil {
+		return err
 	}
-	for {
+	c.ReuseRecord = true
+	rows := 0
+	for ; ; rows++ {
 		row, err := c.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("reading csv: %w", err)
+			return errors.Join(t.problems.err(), fmt.Errorf("reading csv: %w", err))
 		}
 		line, _ := c.FieldPos(0)
-		if len(row) != len(header) {
-			t.problem(line, "%d cells, must be %d as in the header", len(row), len(header))
-			continue
-		}
-		t.rows, t.lines = append(t.rows, row), append(t.lines, line)
+		t.row(row, line)
 	}
-	if len(t.problems) > 0 {
-		return t.err()
-	}
-	if len(t.rows) == 0 {
+	if rows == 0 {
 		return errors.New("line 1: a header and no rows")
 	}
 	return nil
 }
 
-// column finds the value column.
-func (t *csvTable) column() (int, error) {
-	names := t.header[1:]
-	if t.opts.Column != "" {
-		return t.named(t.opts.Column)
+// begin looks at the header and decides which columns to read.
+func (t *csvTable) begin(header []string) error {
+	for i := range header {
+		header[i] = strings.TrimSpace(header[i])
 	}
-	ruleColumn, _, _ := strings.Cut(t.opts.MissingWhere, "=")
-	var numeric []int
-	for i := range names {
-		if names[i] != strings.TrimSpace(ruleColumn) && t.numeric(i+1) {
-			numeric = append(numeric, i+1)
+	t.header = slices.Clone(header)
+	if first := header[0]; first != clockColumn && !strings.HasPrefix(first, timeColumn) {
+		return fmt.Errorf("line 1: first column is %q, must be %s (or start with it) or %s", first, timeColumn, clockColumn)
+	}
+	var err error
+	if t.missing, err = t.missingRule(); err != nil {
+		return err
+	}
+	if t.opts.Column != "" {
+		i, err := t.named(t.opts.Column)
+		if err != nil {
+			return err
+		}
+		t.columns = []*csvColumn{{index: i, name: t.header[i], wanted: true, numeric: true}}
+		return nil
+	}
+	rule, _, _ := strings.Cut(t.opts.MissingWhere, "=")
+	names := t.header[1:]
+	for i, name := range names {
+		if name != strings.TrimSpace(rule) || len(names) == 1 {
+			t.columns = append(t.columns, &csvColumn{index: i + 1, name: name, numeric: true, wanted: len(names) == 1 || name == "value"})
+		}
+	}
+	return nil
+}
+
+// row takes in one row.
+func (t *csvTable) row(row []string, line int) {
+	if len(row) != len(t.header) {
+		t.problems.note(line, "%d cells, must be %d as in the header", len(row), len(t.header))
+		return
+	}
+	at, err := ParseTime(strings.TrimSpace(row[0]), t.header[0] == clockColumn, t.opts.Location)
+	if err != nil {
+		t.problems.note(line, "%s: %w", t.header[0], err)
+	} else {
+		t.addTime(at.UnixNano(), row[0], line)
+	}
+	missing := t.missing(row)
+	for _, c := range t.columns {
+		c.add(row[c.index], missing, line, err == nil)
+	}
+}
+
+// addTime notes the time of the next row and checks that it ascends.
+func (t *csvTable) addTime(at int64, text string, line int) {
+	n := len(t.times)
+	if n > 0 {
+		switch before := t.times[n-1]; {
+		case at == before:
+			t.problems.note(line, "time %s appears again, first in line %d", text, t.lineOf(n-1))
+		case at < before:
+			t.problems.note(line, "time %s is before that of line %d, rows must ascend", text, t.lineOf(n-1))
+		}
+	}
+	if n == 0 || t.lineOf(n) != line {
+		t.lines = append(t.lines, csvLine{n, line})
+	}
+	t.times = append(t.times, at)
+}
+
+// lineOf returns the line of a row with a time.
+func (t *csvTable) lineOf(row int) int {
+	if len(t.lines) == 0 {
+		return 0
+	}
+	at := t.lines[sort.Search(len(t.lines), func(i int) bool { return t.lines[i].row > row })-1]
+	return at.line + row - at.row
+}
+
+// add takes in one cell. Cells of rows without a time are looked at and not kept.
+func (c *csvColumn) add(cell string, missing bool, line int, keep bool) {
+	if !c.numeric && !c.wanted {
+		return
+	}
+	v := math.NaN()
+	if cell = strings.TrimSpace(cell); cell != "" {
+		parsed, err := strconv.ParseFloat(cell, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			if c.numeric = false; !c.wanted {
+				c.values, c.problems = nil, csvProblems{}
+				return
+			}
+		}
+		if !missing {
+			v = c.check(cell, parsed, err, line)
+		}
+	}
+	if keep {
+		c.values = append(c.values, v)
+	}
+}
+
+// check returns a value, or notes what is wrong with it.
+func (c *csvColumn) check(cell string, v float64, err error, line int) float64 {
+	switch {
+	case errors.Is(err, strconv.ErrRange) || err == nil && !math.IsInf(v, 0) && v > csvValueMax:
+		c.problems.note(line, "%s is %s, must be at most %v", c.name, cell, csvValueMax)
+	case err != nil || math.IsNaN(v):
+		c.problems.note(line, "%s is %q, must be a number, or empty when missing", c.name, cell)
+	case math.IsInf(v, 0):
+		c.problems.note(line, "%s is %q, must be finite", c.name, cell)
+	case v < 0:
+		c.problems.note(line, "%s is %s, demand must not be negative", c.name, cell)
+	default:
+		return v
+	}
+	return math.NaN()
+}
+
+// choose finds the value column among those that were read.
+func (t *csvTable) choose() (*csvColumn, error) {
+	if t.opts.Column != "" || len(t.header) == 2 {
+		return t.columns[0], nil
+	}
+	var numeric []*csvColumn
+	var named *csvColumn
+	for _, c := range t.columns {
+		if c.numeric {
+			numeric = append(numeric, c)
+		}
+		if c.name == "value" {
+			named = c
 		}
 	}
 	switch {
 	case len(numeric) == 1:
 		return numeric[0], nil
-	case len(names) == 1:
-		return 1, nil // its cells say what is wrong with it
-	case slices.Contains(names, "value"):
-		return t.named("value")
+	case named != nil:
+		_, err := t.named("value")
+		return named, err
 	}
-	return 0, fmt.Errorf("line 1: %d numeric columns, name one of %s", len(numeric), strings.Join(names, ", "))
+	return nil, fmt.Errorf("line 1: %d numeric columns, name one of %s", len(numeric), strings.Join(t.header[1:], ", "))
 }
 
 // named finds a column by its name, or says which is near.
@@ -184,22 +322,10 @@ func (t *csvTable) named(name string) (int, error) {
 		return i + 1, nil
 	}
 	hint := ""
-	if near := nearest(name, names); near != "" {
+	if near := Nearest(name, names); near != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", near)
 	}
 	return 0, fmt.Errorf("line 1: no column %q%s, must be one of %s", name, hint, strings.Join(names, ", "))
-}
-
-// numeric reports whether every filled cell of a column is a number.
-func (t *csvTable) numeric(column int) bool {
-	for _, row := range t.rows {
-		if cell := strings.TrimSpace(row[column]); cell != "" {
-			if _, err := strconv.ParseFloat(cell, 64); err != nil {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // missingRule parses MissingWhere into a test of a row.
@@ -229,146 +355,94 @@ func (t *csvTable) missingRule() (func(row []string) bool, error) {
 	}, nil
 }
 
-// times parses the first column and checks that it ascends.
-func (t *csvTable) times() []time.Time {
-	out := make([]time.Time, len(t.rows))
-	previous := -1
-	for i, row := range t.rows {
-		at, err := ParseTime(strings.TrimSpace(row[0]), t.header[0] == clockColumn, t.opts.Location)
-		if err != nil {
-			t.problem(t.lines[i], "%s: %w", t.header[0], err)
-			continue
-		}
-		out[i] = at
-		if previous >= 0 {
-			switch before := out[previous]; {
-			case at.Equal(before):
-				t.problem(t.lines[i], "time %s appears again, first in line %d", row[0], t.lines[previous])
-			case at.Before(before):
-				t.problem(t.lines[i], "time %s is before that of line %d, rows must ascend", row[0], t.lines[previous])
-			}
-		}
-		previous = i
-	}
-	return out
-}
+const (
+	yearMin, yearMax = 1700, 2250
+	secondsMax       = 8.5e9 // about the year 2239, and as far before 1970
+)
 
 // ParseTime reads a time as series files hold it: seconds since the Unix epoch when asSeconds, else RFC 3339 or
-// 2006-01-02 15:04:05, both with optional fractions of a second; without a zone it is in loc.
+// 2006-01-02 15:04:05, both with optional fractions of a second; without a zone it is in loc. Years from 1700 to 2250 are
+// allowed, whose nanoseconds fit into 64 bits.
 func ParseTime(text string, asSeconds bool, loc *time.Location) (time.Time, error) {
 	if asSeconds {
 		v, err := strconv.ParseFloat(text, 64)
-		const secondsMax = 1e11 // some three thousand years; beyond, nanoseconds do not fit
-		if err != nil || !(math.Abs(v) <= secondsMax) {
+		if err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(v) {
 			return time.Time{}, fmt.Errorf("%q is not a number of seconds", text)
+		}
+		if math.Abs(v) > secondsMax {
+			return time.Time{}, fmt.Errorf("%q is out of range, must be from %.0f to %.0f seconds", text, -secondsMax, secondsMax)
 		}
 		whole := math.Floor(v)
 		return time.Unix(int64(whole), int64(math.Round((v-whole)*1e6))*1000).In(loc), nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateTime} { // both accept fractions when parsing
-		if at, err := time.ParseInLocation(layout, text, loc); err == nil {
-			return at, nil
+		at, err := time.ParseInLocation(layout, text, loc)
+		if err != nil {
+			continue
 		}
+		if y := at.Year(); y < yearMin || y > yearMax {
+			return time.Time{}, fmt.Errorf("%q is out of range, must be from the year %d to %d", text, yearMin, yearMax)
+		}
+		return at, nil
 	}
 	return time.Time{}, fmt.Errorf("%q is not a time, must be RFC 3339 or 2006-01-02 15:04:05", text)
 }
 
-// values parses the value column; NaN is missing.
-func (t *csvTable) values(column int, missing func([]string) bool) []float64 {
-	out := make([]float64, len(t.rows))
-	for i, row := range t.rows {
-		out[i] = math.NaN()
-		cell := strings.TrimSpace(row[column])
-		if cell == "" || missing(row) {
-			continue
-		}
-		v, err := strconv.ParseFloat(cell, 64)
-		switch name := t.header[column]; {
-		case err != nil || math.IsNaN(v):
-			t.problem(t.lines[i], "%s is %q, must be a number, or empty when missing", name, cell)
-		case math.IsInf(v, 0):
-			t.problem(t.lines[i], "%s is %q, must be finite", name, cell)
-		case v < 0:
-			t.problem(t.lines[i], "%s is %s, demand must not be negative", name, cell)
-		default:
-			out[i] = v
-		}
-	}
-	return out
-}
-
 // grid places values on a regular grid.
-func (t *csvTable) grid(times []time.Time, values []float64) (Series, error) {
-	if len(times) < 2 {
-		return Series{}, fmt.Errorf("line %d: one row only, at least two are needed to know the step", t.lines[0])
+func (t *csvTable) grid(values []float64) (Series, error) {
+	if len(t.times) < 2 {
+		return Series{}, fmt.Errorf("line %d: one row only, at least two are needed to know the step", t.lineOf(0))
 	}
-	step := commonStep(times)
-	for i, at := range times {
-		if off := at.Sub(times[0]) % step; off != 0 {
-			t.problem(t.lines[i], "time %s is %v off the grid of the step %v that most rows keep", t.rows[i][0], off, step)
+	first, last := t.times[0], t.times[len(t.times)-1]
+	step := commonStep(t.times)
+	for i, at := range t.times {
+		if off := time.Duration((at - first) % int64(step)); off != 0 {
+			t.problems.note(t.lineOf(i), "time %s is %v off the grid of the step %v that most rows keep: rows must keep one step, "+
+				"absent ones are missing", t.text(at), off, step)
 		}
 	}
-	if len(t.problems) > 0 {
-		return Series{}, t.err()
+	if err := t.problems.err(); err != nil {
+		return Series{}, err
 	}
-	last := times[len(times)-1]
-	n := int64(last.Sub(times[0])/step) + 1
+	n := (last-first)/int64(step) + 1
 	if n > csvStepsMax {
 		return Series{}, fmt.Errorf("line %d: %s is %d steps of %v after the first row, must be fewer than %d",
-			t.lines[len(times)-1], t.rows[len(times)-1][0], n, step, csvStepsMax)
+			t.lineOf(len(t.times)-1), t.text(last), n, step, csvStepsMax)
 	}
-	s := Series{Start: times[0], Step: step, Values: make([]float64, n), Location: t.opts.Location}
+	s := Series{Start: time.Unix(0, first).In(t.opts.Location), Step: step, Location: t.opts.Location, Values: values}
+	if int(n) == len(values) {
+		return s, nil // no row is absent
+	}
+	s.Values = make([]float64, n)
 	for i := range s.Values {
 		s.Values[i] = math.NaN()
 	}
-	for i, at := range times {
-		s.Values[at.Sub(times[0])/step] = values[i]
+	for i, at := range t.times {
+		s.Values[(at-first)/int64(step)] = values[i]
 	}
 	return s, nil
 }
 
-// commonStep returns the most frequent distance between consecutive times, the smaller one on a tie.
-func commonStep(times []time.Time) time.Duration {
-	counts := map[time.Duration]int{}
-	for i := 1; i < len(times); i++ {
-		counts[times[i].Sub(times[i-1])]++
+// text writes a time as the table does.
+func (t *csvTable) text(nanos int64) string {
+	at := time.Unix(0, nanos).In(t.opts.Location)
+	if t.header[0] == clockColumn {
+		return strconv.FormatFloat(float64(nanos)/1e9, 'f', -1, 64)
 	}
-	var best time.Duration
+	return at.Format(time.DateTime + ".999999999 -07:00")
+}
+
+// commonStep returns the most frequent distance between consecutive times, the smaller one on a tie.
+func commonStep(times []int64) time.Duration {
+	counts := map[int64]int{}
+	for i := 1; i < len(times); i++ {
+		counts[times[i]-times[i-1]]++
+	}
+	var best int64
 	for d, n := range counts {
 		if m := counts[best]; n > m || n == m && d < best {
 			best = d
 		}
 	}
-	return best
-}
-
-// nearest returns the candidate with the smallest edit distance to name, "" when none is close.
-func nearest(name string, candidates []string) string {
-	best, near := len(name)/2+1, ""
-	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(c)); d < best {
-			best, near = d, c
-		}
-	}
-	return near
-}
-
-// editDistance counts the single-byte insertions, deletions and replacements between a and b (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(diagonal, row[j], row[j-1])
-			}
-			diagonal, row[j] = row[j], cost
-		}
-	}
-	return row[len(b)]
+	return time.Duration(best)
 }

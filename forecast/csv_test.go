@@ -1,9 +1,11 @@
 package forecast
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -68,10 +70,25 @@ func TestReadCSVSaysWhatIsWrong(t *testing.T) {
 			`line 6: time 2024-01-01 00:03:00 appears again, first in line 5`, `line 6: value is "x"`,
 			`line 7: time 2024-01-01 00:01:00 is before that of line 6`}},
 		{"mixed steps", "t_s,v\n0,1\n60,2\n120,3\n150,4\n", CSVOptions{}, []string{"line 5: time 150 is 30s off the grid of the step 1m0s"}},
-		{"huge", "t_s,v\n0,1\n1,1\n2,1\n99999999999,2\n", CSVOptions{}, []string{"line 5"}},
+		{"mixed steps with a zone", "time,v\n2024-01-01T00:00:00Z,1\n2024-01-01T00:01:00Z,2\n2024-01-01T00:02:00Z,3\n2024-01-01T00:02:30Z,4\n",
+			CSVOptions{}, []string{"line 5: time 2024-01-01 00:02:30 +00:00 is 30s off the grid of the step 1m0s that most rows keep"}},
+		{"too many steps", "t_s,v\n0,1\n1,1\n2,1\n5000000,2\n", CSVOptions{}, []string{"line 5: 5000000 is 5000001 steps of 1s after the first row"}},
+		{"seconds beyond 64 bits", "t_s,v\n0,1\n9223372036854775808,1\n1e400,2\nNaN,2\n", CSVOptions{}, []string{
+			`line 3: t_s: "9223372036854775808" is out of range, must be from -8500000000 to 8500000000 seconds`,
+			`line 4: t_s: "1e400" is out of range`, `line 5: t_s: "NaN" is not a number of seconds`}},
+		{"years beyond 64 bits", "time,v\n2024-01-01 00:00:00,1\n9999-01-01 00:00:00,2\n0001-01-01T00:00:00Z,3\n", CSVOptions{}, []string{
+			`line 3: time: "9999-01-01 00:00:00" is out of range, must be from the year 1700 to 2250`, `line 4: time: "0001-01-01T00:00:00Z"`}},
+		{"values beyond 64 bits", "t_s,v\n0,1\n1,1e400\n2,1e101\n3,-1e400\n", CSVOptions{}, []string{
+			"line 3: v is 1e400, must be at most 1e+100", "line 4: v is 1e101, must be at most", "line 5: v is -1e400"}},
+		{"one column", "t_s\n0\n1\n", CSVOptions{}, []string{"line 1: one column, must be a time and at least one value"}},
+		{"long line", "t_s,v\n0,1\n" + strings.Repeat("1", csvLineMax+1<<17), CSVOptions{}, []string{"line 3: longer than"}},
+		{"in the order of lines", "t_s,v\n0,x\n1\nsoon,1\n", CSVOptions{}, []string{"line 2: v is \"x\", must be a number, or empty when missing\nline 3: 1 cells, must be 2 as in the header\nline 4: t_s"}},
 		{"cells", "t_s,v\n0,1,2\n60\n", CSVOptions{}, []string{"line 2: 3 cells, must be 2", "line 3: 1 cells"}},
 		{"quotes", "t_s,v\n0,\"1\n", CSVOptions{}, []string{"reading csv", "line"}},
 		{"UTF-8", "t_s,v\n0,1\n1,\xff\n", CSVOptions{}, []string{"line 3: not UTF-8"}},
+		{"UTF-8 across reads", "t_s,v\n" + strings.Repeat("0,1\n", 1<<14) + "1,\xe4\xb8\n2,\xe4", CSVOptions{}, []string{
+			"line 16386: not UTF-8 text\nline 16387: not UTF-8 text"}},
+		{"UTF-16", string(utf16Text("t_s,v\n0,1\n1,2\n")), CSVOptions{}, []string{"line 1: UTF-16 text, must be UTF-8"}},
 		{"near name", "t_s,prompt,rps\n0,1,2\n1,2,3\n", CSVOptions{Column: "promt"}, []string{`no column "promt" (did you mean "prompt"?)`}},
 		{"far name", "t_s,prompt,rps\n0,1,2\n1,2,3\n", CSVOptions{Column: "xyz"}, []string{`no column "xyz", must be one of prompt, rps`}},
 		{"which column", "t_s,a,b\n0,1,2\n1,2,3\n", CSVOptions{}, []string{"2 numeric columns, name one of a, b"}},
@@ -87,6 +104,26 @@ func TestReadCSVSaysWhatIsWrong(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// utf16Text is what some spreadsheets export.
+func utf16Text(text string) []byte {
+	out := []byte{0xff, 0xfe}
+	for _, r := range text {
+		out = binary.LittleEndian.AppendUint16(out, uint16(r))
+	}
+	return out
+}
+
+// TestReadCSVOneByteAtATime: how the bytes come changes nothing, also in the middle of a character.
+func TestReadCSVOneByteAtATime(t *testing.T) {
+	text := "\ufefft_s,größe,名\n0,1,a\n1,2,b\n"
+	for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
+		s, err := ReadCSV(r, CSVOptions{Column: "größe"})
+		if err != nil || !sameValues(s.Values, []float64{1, 2}) {
+			t.Errorf("%v, %v", s.Values, err)
+		}
 	}
 }
 
@@ -128,4 +165,59 @@ func FuzzReadCSV(f *testing.F) {
 			}
 		}
 	})
+}
+
+// rowReader makes a table of rows 10 s apart, without holding it.
+type rowReader struct {
+	rows, next int
+	rest       []byte
+}
+
+func (r *rowReader) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		switch {
+		case r.next > r.rows:
+			return 0, io.EOF
+		case r.next == 0:
+			r.rest = []byte("time,note,value\n")
+		default:
+			at := monday.Add(time.Duration(r.next) * 10 * time.Second)
+			r.rest = fmt.Appendf(r.rest[:0], "%s,one of many,%d\n", at.Format(time.DateTime), r.next%1000)
+		}
+		r.next++
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// TestReadCSVStreams: what is kept of a row is its time and its value, not its text. Growing slices hold up to about
+// three times what they end with.
+func TestReadCSVStreams(t *testing.T) {
+	const rows = 200_000
+	var s Series
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	s, err := ReadCSV(&rowReader{rows: rows}, CSVOptions{})
+	if err != nil || s.Len() != rows {
+		t.Fatalf("%d rows, %v", s.Len(), err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := (after.HeapAlloc - before.HeapAlloc) / rows; kept > 32 {
+		t.Errorf("%d bytes a row are kept, 8 are needed", kept)
+	}
+	runtime.KeepAlive(s)
+}
+
+func BenchmarkReadCSV(b *testing.B) {
+	const rows = 100_000
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ReadCSV(&rowReader{rows: rows}, CSVOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
 }

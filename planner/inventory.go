@@ -4,6 +4,8 @@ package planner
 // empty: nothing is then said about slots.
 type Inventory struct {
 	Pools []Pool `json:"pools"` // sorted by name
+	// Buffers are the CapacityBuffers that ask the node autoscaler for spare room, sorted by namespace and name.
+	Buffers []Buffer `json:"buffers,omitempty"`
 }
 
 // Pool is a set of nodes with the same GPU product.
@@ -37,6 +39,34 @@ type Node struct {
 	// OnlyFor names, sorted, the models whose pods may run on the node when its taints or their node selectors keep
 	// others of the models away; empty means that all may.
 	OnlyFor []string `json:"only_for,omitempty"`
+	// Tenants are the pods that hold the GPUs, sorted by name; those of other resources of the same node are not among
+	// them. Of a shared resource there are none, since which of them share a device is not visible.
+	Tenants []Tenant `json:"tenants,omitempty"`
+}
+
+// Tenant is a pod that holds GPUs of a node: what a move that makes room would have to move.
+type Tenant struct {
+	Pod  string `json:"pod"` // namespace/name
+	GPUs int    `json:"gpus"`
+	// Model is the model that the pod serves; empty when it is none of ours.
+	Model string `json:"model,omitempty"`
+	// Priority is the pod's scheduling priority; nil is unknown. A pod of lower priority gives way to a replica.
+	Priority *int `json:"priority,omitempty"`
+	// Pinned says why the pod may not be moved, such as a PodDisruptionBudget that allows no disruption; empty when
+	// nothing is known that forbids it.
+	Pinned string `json:"pinned,omitempty"`
+}
+
+// Buffer is spare room that is kept free for pods to come: a CapacityBuffer, ours or anybody's.
+type Buffer struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Wanted is the number of chunks that the buffer asks for by count; nil when it asks in another way.
+	Wanted *int `json:"wanted,omitempty"`
+	// Replicas is the number of chunks that the autoscaler resolved it to; nil is unknown.
+	Replicas *int `json:"replicas,omitempty"`
+	// Fits is set while all of it fits on nodes that are there; that is no reservation. nil is unknown.
+	Fits *bool `json:"fits,omitempty"`
 }
 
 // Quota is the GPU quota that a model's replicas are admitted under (a Kueue ClusterQueue and flavor).
@@ -44,7 +74,15 @@ type Quota struct {
 	Queue   string `json:"queue"`
 	Flavor  string `json:"flavor"`
 	Nominal int    `json:"nominal_gpus"`
-	Used    int    `json:"used_gpus"`
+	// Used is what admitted workloads hold, borrowed quota included.
+	Used int `json:"used_gpus"`
+	// Reserved is what is promised to workloads, admitted or about to be: at least Used.
+	Reserved int `json:"reserved_gpus,omitempty"`
+	// Waiting is what the workloads that wait in the queue ask for of this resource. Which flavor they will get is open
+	// until they are admitted, so that the same number stands at every flavor of the queue.
+	Waiting int `json:"waiting_gpus,omitempty"`
+	// Pools are the pools with nodes that the flavor's labels select, sorted; nil when that is unknown.
+	Pools []string `json:"pools,omitzero"`
 	// Resource is what is counted when that is not whole GPUs: a MIG profile's resource.
 	Resource string `json:"resource,omitempty"`
 	// Cohort is the set of queues that lend to each other, empty for none. The limits are nil where there is none.
@@ -53,4 +91,14 @@ type Quota struct {
 	LendingLimit   *int   `json:"lending_limit_gpus,omitempty"`
 	// Models are those whose workloads are admitted through the queue, sorted.
 	Models []string `json:"models,omitempty"`
+}
+
+// Cohort is a set of queues that lend to each other, as far as it has an object of its own.
+type Cohort struct {
+	Name string `json:"name"`
+	// Parent is the cohort that it is part of, empty for none.
+	Parent string `json:"parent,omitempty"`
+	// Shared are quotas that belong to the cohort and to none of its queues: each has no Queue, and neither Used nor
+	// Waiting.
+	Shared []Quota `json:"shared,omitempty"`
 }

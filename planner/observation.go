@@ -19,6 +19,7 @@ type Observation struct {
 	// Inventory is nil when the hardware is unknown.
 	Inventory *Inventory
 	Quotas    []Quota
+	Cohorts   []Cohort
 	Gaps      []Gap
 }
 

@@ -305,8 +305,8 @@ func (c *course) slotText(r *room, path coldstart.Path, slot bool) string {
 
 func (l Lead) text() string {
 	basis := fmt.Sprintf("%s, %s", l.Basis, plural(l.Samples, "start"))
-	if l.Basis == coldstart.Stated {
-		basis = notMeasured
+	if text := l.unmeasured(); text != "" {
+		basis = text
 	}
 	if l.Borrowed != "" {
 		basis += ", topped up with " + string(l.Borrowed) + " ones"
@@ -314,13 +314,22 @@ func (l Lead) text() string {
 	return fmt.Sprintf("lead time %s (p%s of %s starts; %s)", shortDuration(l.Time), percent(l.Quantile), pathName(l.Path), basis)
 }
 
-// notMeasured marks a lead time that a person typed in, in every Step that rests on it.
-const notMeasured = "stated, not measured"
+// unmeasured marks a lead time that a person typed in, or that comes from published figures, in every Step that rests on
+// it; "" for one that was measured.
+func (l Lead) unmeasured() string {
+	switch l.Basis {
+	case coldstart.Stated:
+		return "stated, not measured"
+	case coldstart.Prior:
+		return "from published figures for such weights, not measured"
+	}
+	return ""
+}
 
 // brief is the lead time with what must not be forgotten about it.
 func (l Lead) brief() string {
-	if l.Basis == coldstart.Stated {
-		return shortDuration(l.Time) + " [" + notMeasured + "]"
+	if text := l.unmeasured(); text != "" {
+		return shortDuration(l.Time) + " [" + text + "]"
 	}
 	return shortDuration(l.Time)
 }

@@ -20,6 +20,7 @@ type State struct {
 	// Inventory is nil when the hardware is unknown.
 	Inventory *Inventory `json:"inventory,omitempty"`
 	Quotas    []Quota    `json:"quotas,omitempty"`
+	Cohorts   []Cohort   `json:"cohorts,omitempty"` // sorted by name
 	// Memory is what the previous Decision asked to be remembered; the zero Memory is a first start.
 	Memory Memory `json:"memory"`
 	// Gaps are the facts that should be here and are not.
@@ -37,7 +38,9 @@ type ModelState struct {
 	LeadTimes []coldstart.LeadTime `json:"lead_times,omitempty"`
 	Shape     Shape                `json:"shape"`
 	Profile   *Profile             `json:"profile,omitempty"`
-	Actuator  *Actuator            `json:"actuator,omitempty"`
+	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
+	Requests *RequestMix `json:"requests,omitempty"`
+	Actuator *Actuator   `json:"actuator,omitempty"`
 }
 
 // Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.
@@ -52,6 +55,8 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Events are those of the calendar whose effects the paths hold.
+	Events []EventEffect `json:"events,omitempty"`
 }
 
 // Replicas is the supply of one model. Terminating pods are in none of the counts but Leaving.
@@ -136,7 +141,8 @@ type Gap struct {
 	// Model is empty for facts of the whole cluster.
 	Model string `json:"model,omitempty"`
 	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time",
-	// "start", "inventory". A "waiting" gap makes the model blind; for the others the missing fact itself does.
+	// "start", "inventory", "quotas", "cohorts". A "waiting" gap makes the model blind; for the others the missing fact
+	// itself does.
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`
 	Detail string    `json:"detail,omitempty"`

@@ -51,7 +51,7 @@ func (t *Tracker) leadTimes(m *trackedModel, now time.Time) []coldstart.LeadTime
 		return m.leads
 	}
 	var out []coldstart.LeadTime
-	for _, path := range []coldstart.Path{coldstart.ColdNode, coldstart.WarmNode, coldstart.CachedWeights} {
+	for _, path := range coldstart.Paths() {
 		lt := t.cfg.Ledger.Estimate(coldstart.Key{Model: m.Name, Shape: m.Shape.String(), Path: path}, now)
 		if lt.Known() {
 			out = append(out, lt)
@@ -73,6 +73,15 @@ func (r *requestSizes) add(prompt, completion, requests float64) {
 	r.prompt = r.prompt*sizeDecay + prompt
 	r.completion = r.completion*sizeDecay + completion
 	r.requests = r.requests*sizeDecay + requests
+}
+
+// mix is the mean size of a request; nil when it is unknown. A request without a token of either kind counts as one: the
+// rates are means over time and need not belong to whole requests.
+func (r requestSizes) mix() *RequestMix {
+	if r.requests <= 0 {
+		return nil
+	}
+	return &RequestMix{Prompt: Tokens(max(1, r.prompt/r.requests)), Completion: Tokens(max(1, r.completion/r.requests))}
 }
 
 // backlog is the work of waiting requests of mean size; nil when either is unknown.

@@ -9,7 +9,7 @@ import (
 	"forewarm/planner"
 )
 
-// Metrics are the daemon's own metrics. Labels are bounded: models, parts of the tick, never pods.
+// Metrics are the daemon's own metrics. Labels are bounded: models, pools, parts of the tick, never pods.
 type Metrics struct {
 	planTime     prometheus.Gauge
 	decisions    prometheus.Counter
@@ -24,6 +24,7 @@ type Metrics struct {
 	errorRatio   *prometheus.GaugeVec
 	matured      *prometheus.CounterVec
 	covered      *prometheus.CounterVec
+	pools        poolGauges
 	expectations map[string][]expectation
 	paths        map[string]string // the start path that leadTime has of a model
 }
@@ -58,6 +59,10 @@ func NewMetrics(reg prometheus.Registerer, planAge func() float64) *Metrics {
 		matured:    counter("forecasts_matured_total", "Forecasts whose time has come.", "model", "kind"),
 		covered: counter("forecasts_covered_total", "Matured forecasts whose service-level quantile was not exceeded.",
 			"model", "kind"),
+		pools: poolGauges{
+			gpus:  gauge("pool_gpus", "GPUs (or MIG devices) of a pool: free on nodes that take pods, held by pods, closed: free on nodes that take none.", "pool", "state"),
+			nodes: gauge("pool_nodes", "Nodes of a pool: open to pods, closed, launching.", "pool", "state"),
+		},
 		expectations: map[string][]expectation{},
 		paths:        map[string]string{},
 	}
@@ -79,6 +84,7 @@ func (m *Metrics) observe(s *planner.State, d *planner.Decision, p planner.Polic
 		missing[g.Model]++
 	}
 	m.gaps.WithLabelValues("").Set(float64(missing[""]))
+	m.pools.observe(s.Inventory)
 	for i := range s.Models {
 		ms := &s.Models[i]
 		m.observeModel(ms, d.Model(ms.Name), missing[ms.Name])

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -40,7 +38,10 @@ func newBacktestCmd() *cobra.Command {
 		Short: "Forecast the end of a series as if it had not happened yet, and score it",
 		Long: `Backtest fits each model once on what comes before the test span, walks through the span, and scores a forecast at
 every origin, made from the values up to it alone: pinball loss, WQL, MASE, coverage of the quantiles of steps and of the
-peak, skill against last value and seasonal naive.`,
+peak, skill against last value and seasonal naive, the weights of the mixture, and what fitting and updating cost. With
+--events every model knows the calendar.
+
+Ctrl-C ends it with the scores of the origins done until then, and exit code 1.`,
 		Example:      "  forewarm backtest --series demand.csv --horizon 10m --test 3d --predictions out.csv",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
@@ -50,7 +51,8 @@ peak, skill against last value and seasonal naive.`,
 	cmd.Flags().Var(&f.test, "test", "span at the end of the series that is forecast")
 	cmd.Flags().Var(&f.stride, "stride", "distance between origins (default: the horizon, so that windows do not overlap)")
 	cmd.Flags().StringVar(&f.origins, "origins", "", "file with one origin time per line, instead of --stride")
-	cmd.Flags().StringSliceVar(&f.models, "models", forecast.Names(), "models to compare")
+	cmd.Flags().StringSliceVar(&f.models, "models", []string{allModels}, "models to compare: of "+strings.Join(forecast.Names(), ", ")+
+		", or all")
 	cmd.Flags().StringVar(&f.predictions, "predictions", "", "CSV file to write every prediction to")
 	cmd.Flags().StringVar(&f.format, "format", "table", "table or json")
 	cmd.MarkFlagsMutuallyExclusive("stride", "origins")
@@ -69,48 +71,83 @@ func (f *backtestFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	models, err := f.newModels(in)
+	names, err := modelNames("--models", f.models)
 	if err != nil {
 		return err
 	}
-	parent := cmd.Context()
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, stop := signal.NotifyContext(parent, os.Interrupt)
+	ctx, stop := interruptible(cmd)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends even a run that hangs in a write
-
 	sink, err := newPredictionSink(f.predictions, f.file, in, f.quantiles)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sink.close()) }()
-	bar := newBar(cmd.ErrOrStderr(), f.expectedRows(in, cfg, len(models)))
+	bar := newBar(cmd.ErrOrStderr(), f.expectedRows(in, cfg, len(names)))
+	models, err := f.newModels(ctx, in, names, bar)
+	if err != nil {
+		return err
+	}
 	cfg.Each = func(p forecast.Prediction) error {
-		if ctx.Err() != nil {
-			return errInterrupted
+		if p.Step == 1 && p.Model == names[0] {
+			bar.Describe("backtest")
 		}
-		if err := bar.Add(1); err != nil {
-			return fmt.Errorf("drawing progress: %w", err)
+		if err := errors.Join(bar.Add(1), sink.add(p)); err != nil {
+			return err
 		}
-		return sink.add(p)
+		if p.Step == 0 && p.Model == names[len(names)-1] && ctx.Err() != nil {
+			return errInterrupted // all models have been scored at this origin
+		}
+		return nil
 	}
 	began := time.Now()
-	report, err := forecast.Backtest(in.series, models, cfg)
+	report, err := forecast.Backtest(in.series, forecasters(models), cfg)
 	seconds := time.Since(began).Seconds()
 	_ = bar.Exit() // only leaves the line of the bar; there is nothing to do about a terminal that is gone
-	if errors.Is(err, errInterrupted) && sink.file != nil {
-		return fmt.Errorf("%s: %w; the rows done are in %s", f.file, err, f.predictions)
-	}
-	if err != nil {
+	stopped := errors.Is(err, errInterrupted)
+	if err != nil && !(stopped && report.Origins > 0) {
 		return fmt.Errorf("%s: %w", f.file, err)
 	}
-	return f.write(cmd.OutOrStdout(), in, report, seconds)
+	if err := f.write(cmd.OutOrStdout(), in, backtestResult{report, models, seconds, stopped}); err != nil {
+		return err
+	}
+	if !stopped {
+		return nil
+	}
+	kept := ""
+	if sink.file != nil {
+		kept = ", their predictions are in " + f.predictions
+	}
+	return fmt.Errorf("%s: %w; the scores are of the origins done%s", f.file, err, kept)
 }
 
-// errInterrupted stops a backtest from its callback.
-var errInterrupted = errors.New("interrupted")
+// interruptible returns the context of a command, which Ctrl-C ends too when the command was not started by main.
+func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends even what hangs
+	return ctx, stop
+}
+
+// backtestResult is what the verb prints.
+type backtestResult struct {
+	report  forecast.BacktestReport
+	models  []*timedModel
+	seconds float64
+	stopped bool
+}
+
+// costs returns what was measured of every model.
+func (r backtestResult) costs() []modelCost {
+	out := make([]modelCost, len(r.models))
+	for i, m := range r.models {
+		out[i] = m.cost
+		out[i].Model = m.Name()
+	}
+	return out
+}
 
 // config turns the flags into steps.
 func (f *backtestFlags) config(in seriesInput) (forecast.BacktestConfig, error) {
@@ -167,26 +204,26 @@ func readOrigins(path string, in seriesInput) ([]time.Time, error) {
 	return out, errors.Join(errs...)
 }
 
-func (f *backtestFlags) newModels(in seriesInput) ([]forecast.Forecaster, error) {
-	var models []forecast.Forecaster
-	var errs []error
-	seen := map[string]bool{}
-	for _, name := range f.models {
-		m, err := forecast.New(strings.TrimSpace(name), forecast.Options{Horizon: in.horizon, Seed: f.seed})
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("--models: %w", err))
-		case seen[m.Name()]:
-			errs = append(errs, fmt.Errorf("--models: %q is named twice", m.Name()))
-		default:
-			seen[m.Name()] = true
-			models = append(models, m)
+// newModels makes the models that are compared, each with the calendar and a clock around it.
+func (f *backtestFlags) newModels(ctx context.Context, in seriesInput, names []string, bar *progressbar.ProgressBar) ([]*timedModel, error) {
+	fitting := func(name string) { bar.Describe("fitting " + name) }
+	models := make([]*timedModel, len(names))
+	for i, name := range names {
+		m, err := forecast.New(name, forecast.Options{Horizon: in.horizon, Seed: f.seed})
+		if err != nil {
+			return nil, fmt.Errorf("--models: %w", err)
 		}
+		models[i] = &timedModel{Forecaster: in.withEvents(m), ctx: ctx, fitting: fitting}
 	}
-	if len(f.models) == 0 {
-		errs = append(errs, errors.New("--models is empty, must name at least one"))
+	return models, nil
+}
+
+func forecasters(models []*timedModel) []forecast.Forecaster {
+	out := make([]forecast.Forecaster, len(models))
+	for i, m := range models {
+		out[i] = m
 	}
-	return models, errors.Join(errs...)
+	return out
 }
 
 // expectedRows is the length of the progress bar.
@@ -291,61 +328,4 @@ func (s *predictionSink) close() error {
 		return fmt.Errorf("writing %s: %w", s.path, err)
 	}
 	return nil
-}
-
-func (f *backtestFlags) write(w io.Writer, in seriesInput, r forecast.BacktestReport, seconds float64) error {
-	if f.format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
-			Series  string  `json:"series"`
-			Seconds float64 `json:"seconds"`
-			forecast.BacktestReport
-		}{f.file, seconds, r})
-	}
-	step := in.series.Step
-	fmt.Fprintf(w, "%s: fitted on %s (%d steps of %s, %d missing), %d origins, horizon %s, %.2f s\n", f.file,
-		formatSpan(time.Duration(r.FitSteps)*step), r.FitSteps, formatSpan(step), r.FitMissing, r.Origins,
-		formatSpan(time.Duration(r.Horizon)*step), seconds)
-	fmt.Fprintf(w, "scored per model: %d steps (%d skipped: missing), %d peaks (%d skipped); MASE season %s\n",
-		r.StepsScored, r.StepsSkipped, r.PeaksScored, r.PeaksSkipped, formatSpan(r.MASESeasonNS))
-	if r.ShortOfSeason {
-		fmt.Fprintln(w, "less than a day of history before the test span: no daily season could be learned")
-	}
-	return writeScores(w, r, f.quantiles)
-}
-
-// writeScores prints one line per model, then the coverage of every quantile.
-func writeScores(w io.Writer, r forecast.BacktestReport, ps []float64) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tWQL\tpeak WQL\tMASE\tskill vs last\tskill vs snaive\t")
-	for _, m := range r.Models {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", m.Model, shortScore(m.WQL), shortScore(m.PeakWQL), shortScore(m.MASE),
-			shortScore(m.SkillLast), shortScore(m.SkillSeasonal))
-	}
-	fmt.Fprint(t, "\t\ncoverage\t")
-	for _, p := range ps {
-		fmt.Fprintf(t, "%s\t", quantileName(p))
-	}
-	for _, m := range r.Models {
-		for _, part := range []struct {
-			what   string
-			scores []forecast.QuantileScore
-		}{{"steps", m.Steps}, {"peak", m.Peaks}} {
-			fmt.Fprintf(t, "\n%s %s\t", m.Model, part.what)
-			for _, q := range part.scores {
-				fmt.Fprintf(t, "%.3f\t", q.Coverage)
-			}
-		}
-	}
-	fmt.Fprintln(t)
-	return t.Flush()
-}
-
-// shortScore writes a score for reading; one that could not be computed is a dash.
-func shortScore(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return strconv.FormatFloat(*v, 'f', 4, 64)
 }

@@ -92,7 +92,12 @@ func TestBacktestJSONAndDeterminism(t *testing.T) {
 		if s, ok := got["seconds"].(float64); !ok || s <= 0 {
 			t.Errorf("seconds %v", got["seconds"])
 		}
+		costs, ok := got["costs"].([]any)
+		if !ok || len(costs) != len(got["models"].([]any)) || !(costs[0].(map[string]any)["fit_seconds"].(float64) > 0) {
+			t.Errorf("costs %v", got["costs"])
+		}
 		delete(got, "seconds")
+		delete(got, "costs")
 		return got
 	}
 	a, b := run(), run()

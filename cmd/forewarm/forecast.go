@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,72 +20,124 @@ import (
 // newForecastCmd returns the verb that forecasts the end of a series file.
 func newForecastCmd() *cobra.Command {
 	var flags seriesFlags
-	var model, format string
+	var models []string
+	var format string
 	cmd := &cobra.Command{
 		Use:   "forecast --series FILE",
 		Short: "Forecast what comes after a series, step by step and at the peak",
 		Long: `Forecast fits a model on a series file and prints quantiles of every step of the horizon, and of the peak over it.
 The peak is not the largest of the step quantiles: it is the quantile of the maximum over sample paths, which is what a
-plan must be sized on.`,
-		Example:      "  forewarm forecast --series demand.csv --horizon 30m --quantiles 0.5,0.9,0.99 --timezone Europe/Berlin",
+plan must be sized on. With --models all, or a list, every one of them has its rows.`,
+		Example: `  forewarm forecast --series demand.csv --horizon 30m --quantiles 0.5,0.9,0.99 --timezone Europe/Berlin
+  forewarm forecast --series demand.csv --events events.yaml --horizon 12h --format svg > fan.svg`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "table", "json", "csv", "svg"); err != nil {
 				return err
 			}
-			r, err := runForecast(&flags, model, cmd.Flags().Changed("horizon"))
+			flag := "--models"
+			if cmd.Flags().Changed("model") {
+				flag = "--model"
+			}
+			names, err := modelNames(flag, models)
 			if err != nil {
 				return err
 			}
-			return r.write(cmd.OutOrStdout(), format)
+			if format == "svg" && len(names) > 1 {
+				return fmt.Errorf("--format svg draws one model, --models names %d", len(names))
+			}
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			results, err := runForecasts(ctx, &flags, names, cmd.Flags().Changed("horizon"))
+			if err != nil {
+				return err
+			}
+			return writeForecasts(cmd.OutOrStdout(), results, format)
 		},
 	}
 	flags.register(cmd.Flags())
-	cmd.Flags().StringVar(&model, "model", forecast.Names()[0], "one of "+strings.Join(forecast.Names(), ", "))
+	names := strings.Join(forecast.Names(), ", ")
+	cmd.Flags().StringSliceVar(&models, "models", forecast.Names()[:1], "of "+names+", or all")
+	cmd.Flags().StringSliceVar(&models, "model", forecast.Names()[:1], "the same as --models")
+	cmd.MarkFlagsMutuallyExclusive("model", "models")
 	cmd.Flags().StringVar(&format, "format", "table", "table, json, csv or svg (a fan chart)")
 	return cmd
 }
 
-// forecastResult is what the verb prints.
+// forecastResult is what the verb prints of one model.
 type forecastResult struct {
 	in       seriesInput
 	file     string
-	model    forecast.Forecaster
+	column   string              // as the user named it
+	model    forecast.Forecaster // with the calendar around it, if there is one
 	ensemble forecast.Ensemble
 	ps       []float64
 	seed     uint64
 }
 
-func runForecast(flags *seriesFlags, name string, horizonSet bool) (*forecastResult, error) {
+// runForecasts makes the forecasts. A fit cannot be stopped half way, so that Ctrl-C leaves it behind.
+func runForecasts(ctx context.Context, flags *seriesFlags, names []string, horizonSet bool) ([]*forecastResult, error) {
+	type outcome struct {
+		results []*forecastResult
+		err     error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		results, err := forecasts(flags, names, horizonSet)
+		done <- outcome{results, err}
+	}()
+	select {
+	case o := <-done:
+		return o.results, o.err
+	case <-ctx.Done():
+		return nil, errInterrupted
+	}
+}
+
+func forecasts(flags *seriesFlags, names []string, horizonSet bool) ([]*forecastResult, error) {
 	in, err := flags.load(horizonSet)
 	if err != nil {
 		return nil, err
 	}
-	m, err := forecast.New(name, forecast.Options{Horizon: in.horizon, Seed: flags.seed})
-	if err != nil {
-		return nil, fmt.Errorf("--model: %w", err)
+	blocks := forecast.DrawBlocks(rand.New(rand.NewPCG(flags.seed, 0)), in.series.BlockClock(), flags.paths, in.horizon)
+	var out []*forecastResult
+	for _, name := range names {
+		m, err := forecast.New(name, forecast.Options{Horizon: in.horizon, Seed: flags.seed})
+		if err != nil {
+			return nil, err
+		}
+		m = in.withEvents(m)
+		if err := m.Fit(in.series); err != nil {
+			return nil, fmt.Errorf("%s: %w", flags.file, err)
+		}
+		out = append(out, &forecastResult{
+			in: in, file: flags.file, column: flags.column, model: m, ensemble: m.Sample(in.horizon, blocks), ps: flags.quantiles, seed: flags.seed,
+		})
 	}
-	if err := m.Fit(in.series); err != nil {
-		return nil, fmt.Errorf("%s: %w", flags.file, err)
-	}
-	rng := rand.New(rand.NewPCG(flags.seed, 0))
-	blocks := forecast.DrawBlocks(rng, in.series.BlockClock(), flags.paths, in.horizon)
-	return &forecastResult{
-		in: in, file: flags.file, model: m, ensemble: m.Sample(in.horizon, blocks), ps: flags.quantiles, seed: flags.seed,
-	}, nil
+	return out, nil
 }
 
-func (r *forecastResult) write(w io.Writer, format string) error {
+// writeForecasts writes the forecasts of one or several models of one series.
+func writeForecasts(w io.Writer, rs []*forecastResult, format string) error {
 	switch format {
 	case "json":
-		return r.writeJSON(w)
+		return writeJSON(w, rs)
 	case "csv":
-		return r.writeCSV(w)
+		return writeCSV(w, rs)
 	case "svg":
-		return r.writeSVG(w)
+		return rs[0].writeSVG(w)
 	}
-	return r.writeTable(w)
+	return writeTable(w, rs)
+}
+
+// effects are what the events of the calendar do over the horizon.
+func (r *forecastResult) effects() []forecast.Effect {
+	e, ok := r.model.(*forecast.Eventful)
+	if !ok {
+		return nil
+	}
+	return e.Ahead(r.ensemble.Start, r.ensemble.Start.Add(time.Duration(r.ensemble.Steps())*r.ensemble.Step))
 }
 
 // step returns the quantiles of step k, 0-based.
@@ -109,28 +163,46 @@ func (r *forecastResult) time(k int) string {
 	return r.in.formatTime(r.in.series.TimeAt(r.in.series.Len() + k))
 }
 
-func (r *forecastResult) writeTable(w io.Writer) error {
-	s := r.in.series
-	fmt.Fprintf(w, "%s: %d steps of %s up to %s, %d missing\n", r.file, s.Len(), formatSpan(s.Step),
-		r.in.formatTime(s.TimeAt(s.Len()-1)), s.Len()-s.Known())
-	if a, ok := r.model.(*forecast.Auto); ok {
-		weights := a.Weights()
-		fmt.Fprintf(w, "auto:")
-		for _, name := range forecast.Names() {
-			if share, ok := weights[name]; ok {
-				fmt.Fprintf(w, " %s %.0f%%", name, 100*share)
-			}
-		}
-		may, why := a.Skill().MayShrink()
-		fmt.Fprintf(w, "\nmay shrink a plan: %s (%s)\n", map[bool]string{true: "yes", false: "no"}[may], why)
+func writeTable(w io.Writer, rs []*forecastResult) error {
+	first := rs[0]
+	s := first.in.series
+	fmt.Fprintf(w, "%s: %d steps of %s up to %s, %d missing\n", first.file, s.Len(), formatSpan(s.Step),
+		first.in.formatTime(s.TimeAt(s.Len()-1)), s.Len()-s.Known())
+	for _, r := range rs {
+		r.writeMixture(w)
+	}
+	for _, e := range first.effects() {
+		fmt.Fprintf(w, "event %s: ×%.3g from %s to %s (%s)\n", e.Name, e.Multiplier, first.in.formatTime(e.Start),
+			first.in.formatTime(e.End), e.Why)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "step\ttime\t%s\t\n", strings.Join(r.names(), "\t"))
-	for k := range r.ensemble.Steps() {
-		fmt.Fprintf(t, "%d\t%s\t%s\t\n", k+1, r.time(k), joinShort(r.step(k)))
+	model := func(text string) string {
+		if len(rs) == 1 {
+			return ""
+		}
+		return text + "\t"
 	}
-	fmt.Fprintf(t, "peak\t\t%s\t\n", joinShort(r.peak()))
+	fmt.Fprintf(t, "step\ttime\t%s%s\t\n", model("model"), strings.Join(first.names(), "\t"))
+	for k := range first.ensemble.Steps() {
+		for _, r := range rs {
+			fmt.Fprintf(t, "%d\t%s\t%s%s\t\n", k+1, r.time(k), model(r.model.Name()), joinShort(r.step(k)))
+		}
+	}
+	for _, r := range rs {
+		fmt.Fprintf(t, "peak\t\t%s%s\t\n", model(r.model.Name()), joinShort(r.peak()))
+	}
 	return t.Flush()
+}
+
+// writeMixture prints what a mixture is made of, and whether it has earned to shrink a plan.
+func (r *forecastResult) writeMixture(w io.Writer) {
+	if mixture, ok := bare(r.model).(interface{ Weights() map[string]float64 }); ok {
+		fmt.Fprintf(w, "%s: %s\n", r.model.Name(), weightsText(mixture.Weights()))
+	}
+	if m, ok := bare(r.model).(interface{ Skill() forecast.Skill }); ok {
+		may, why := m.Skill().MayShrink()
+		fmt.Fprintf(w, "may shrink a plan: %s (%s)\n", map[bool]string{true: "yes", false: "no"}[may], why)
+	}
 }
 
 func (r *forecastResult) names() []string {
@@ -150,26 +222,35 @@ func joinShort(qs []float64) string {
 	return strings.Join(cells, "\t")
 }
 
-func (r *forecastResult) writeCSV(w io.Writer) error {
+func writeCSV(w io.Writer, rs []*forecastResult) error {
 	c := csv.NewWriter(w)
-	row := func(time, step string, qs []float64) error {
+	row := func(r *forecastResult, time, step string, qs []float64) error {
 		cells := []string{time, step}
+		if len(rs) > 1 {
+			cells = append(cells, r.model.Name())
+		}
 		for _, q := range qs {
 			cells = append(cells, formatValue(q))
 		}
 		return c.Write(cells)
 	}
-	if err := c.Write(append([]string{"time", "step"}, r.names()...)); err != nil {
+	header := []string{"time", "step"}
+	if len(rs) > 1 {
+		header = append(header, "model")
+	}
+	if err := c.Write(append(header, rs[0].names()...)); err != nil {
 		return err
 	}
-	last := r.ensemble.Steps() - 1
-	for k := range r.ensemble.Steps() {
-		if err := row(r.time(k), strconv.Itoa(k+1), r.step(k)); err != nil {
+	for _, r := range rs {
+		last := r.ensemble.Steps() - 1
+		for k := range r.ensemble.Steps() {
+			if err := row(r, r.time(k), strconv.Itoa(k+1), r.step(k)); err != nil {
+				return err
+			}
+		}
+		if err := row(r, r.time(last), "peak", r.peak()); err != nil {
 			return err
 		}
-	}
-	if err := row(r.time(last), "peak", r.peak()); err != nil {
-		return err
 	}
 	c.Flush()
 	return c.Error()
@@ -187,7 +268,16 @@ type forecastJSON struct {
 	Quantiles []float64          `json:"quantiles"`
 	Steps     []forecastStepJSON `json:"steps"`
 	Peak      []float64          `json:"peak"`
+	Events    []forecastEvent    `json:"events,omitempty"`
 	Auto      *forecastAutoJSON  `json:"auto,omitempty"`
+}
+
+type forecastEvent struct {
+	Name       string  `json:"name"`
+	From       string  `json:"from"`
+	To         string  `json:"to"`
+	Multiplier float64 `json:"multiplier"`
+	Why        string  `json:"why"`
 }
 
 type forecastStepJSON struct {
@@ -203,7 +293,23 @@ type forecastAutoJSON struct {
 	Reason    string             `json:"reason"`
 }
 
-func (r *forecastResult) writeJSON(w io.Writer) error {
+// writeJSON writes one object for one model, and {"forecasts":[…]} for several.
+func writeJSON(w io.Writer, rs []*forecastResult) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if len(rs) == 1 {
+		return e.Encode(rs[0].json())
+	}
+	var out struct {
+		Forecasts []forecastJSON `json:"forecasts"`
+	}
+	for _, r := range rs {
+		out.Forecasts = append(out.Forecasts, r.json())
+	}
+	return e.Encode(out)
+}
+
+func (r *forecastResult) json() forecastJSON {
 	s := r.in.series
 	out := forecastJSON{
 		Series: r.file, Model: r.model.Name(), Seed: r.seed, Origin: r.in.formatTime(s.TimeAt(s.Len() - 1)),
@@ -212,12 +318,13 @@ func (r *forecastResult) writeJSON(w io.Writer) error {
 	for k := range r.ensemble.Steps() {
 		out.Steps = append(out.Steps, forecastStepJSON{Step: k + 1, Time: r.time(k), Values: r.step(k)})
 	}
-	if a, ok := r.model.(*forecast.Auto); ok {
+	for _, e := range r.effects() {
+		out.Events = append(out.Events, forecastEvent{e.Name, r.in.formatTime(e.Start), r.in.formatTime(e.End), e.Multiplier, e.Why})
+	}
+	if a, ok := bare(r.model).(*forecast.Auto); ok {
 		auto := &forecastAutoJSON{Weights: a.Weights(), Skill: a.Skill()}
 		auto.MayShrink, auto.Reason = auto.Skill.MayShrink()
 		out.Auto = auto
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	return out
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"forewarm/configs"
 	"forewarm/forecast"
 )
 
@@ -22,6 +25,8 @@ type seriesFlags struct {
 	column       string
 	timezone     string
 	missingWhere string
+	events       string
+	eventsFor    string
 	horizon      spanValue
 	quantiles    quantilesValue
 	seed         uint64
@@ -35,6 +40,8 @@ func (f *seriesFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.column, "column", "", "value column (default: the only numeric one, or the one named value)")
 	flags.StringVar(&f.timezone, "timezone", "UTC", "IANA zone of times without one, and of daily seasons")
 	flags.StringVar(&f.missingWhere, "missing-where", "", "column=value: rows that were not collected, such as gap=1")
+	flags.StringVar(&f.events, "events", "", "YAML file of events and holidays that change demand")
+	flags.StringVar(&f.eventsFor, "events-for", "", "the model that the series is of: events about it count too")
 	flags.Var(&f.horizon, "horizon", "how far ahead, at least one step, rounded up to whole steps (default also: one step)")
 	flags.Var(&f.quantiles, "quantiles", "ascending, inside (0,1)")
 	flags.Uint64Var(&f.seed, "seed", 1, "places the blocks of past errors that paths replay")
@@ -46,7 +53,14 @@ type seriesInput struct {
 	series    forecast.Series
 	asSeconds bool // the file counts seconds, and so does what is written about it
 	loc       *time.Location
-	horizon   int // steps
+	horizon   int                // steps
+	calendar  *forecast.Calendar // nil without --events
+	eventsFor string
+}
+
+// withEvents lets a forecaster know the calendar.
+func (in seriesInput) withEvents(m forecast.Forecaster) forecast.Forecaster {
+	return forecast.WithEvents(m, in.calendar, in.eventsFor)
 }
 
 // load reads the series and turns the horizon into steps. horizonSet says whether the user chose the horizon: a chosen
@@ -62,15 +76,9 @@ func (f *seriesFlags) load(horizonSet bool) (seriesInput, error) {
 	if err != nil {
 		return seriesInput{}, fmt.Errorf("--timezone %q is not known, must be an IANA name such as Europe/Berlin", f.timezone)
 	}
-	data, err := os.ReadFile(f.file)
+	s, asSeconds, err := f.read(loc)
 	if err != nil {
-		return seriesInput{}, fmt.Errorf("reading series: %w", err)
-	}
-	s, err := forecast.ReadCSV(bytes.NewReader(data), forecast.CSVOptions{
-		Column: f.column, Location: loc, MissingWhere: f.missingWhere,
-	})
-	if err != nil {
-		return seriesInput{}, fmt.Errorf("%s: %w", f.file, err)
+		return seriesInput{}, err
 	}
 	horizon := time.Duration(f.horizon)
 	if horizon < s.Step {
@@ -85,7 +93,70 @@ func (f *seriesFlags) load(horizonSet bool) (seriesInput, error) {
 		return seriesInput{}, fmt.Errorf("--horizon is %s, %d steps of %s, must be at most %d steps",
 			formatSpan(horizon), steps, formatSpan(s.Step), horizonStepsMax)
 	}
-	return seriesInput{series: s, asSeconds: countsSeconds(data), loc: loc, horizon: steps}, nil
+	calendar, err := f.readEvents(loc)
+	if err != nil {
+		return seriesInput{}, err
+	}
+	return seriesInput{
+		series: s, asSeconds: asSeconds, loc: loc, horizon: steps, calendar: calendar, eventsFor: f.eventsFor,
+	}, nil
+}
+
+// readEvents reads the calendar. One that could not concern the series is refused: its events would be left out without
+// a word.
+func (f *seriesFlags) readEvents(loc *time.Location) (*forecast.Calendar, error) {
+	if f.events == "" {
+		if f.eventsFor != "" {
+			return nil, fmt.Errorf("--events-for is %q without --events", f.eventsFor)
+		}
+		return nil, nil
+	}
+	data, err := os.ReadFile(f.events)
+	if err != nil {
+		return nil, fmt.Errorf("reading events: %w", err)
+	}
+	c, err := configs.ReadEvents(f.events, data, loc)
+	if err != nil {
+		return nil, err
+	}
+	models := c.Models()
+	switch {
+	case f.eventsFor != "" && len(models) > 0 && !slices.Contains(models, f.eventsFor):
+		return nil, fmt.Errorf("--events-for is %q, %s has events about %s", f.eventsFor, f.events, strings.Join(models, ", "))
+	case f.eventsFor == "" && len(models) > 0 && !c.Concerns(""):
+		return nil, fmt.Errorf("all events of %s are about a model: name one with --events-for: %s", f.events, strings.Join(models, ", "))
+	}
+	return c, nil
+}
+
+// read reads the file row by row and reports whether it counts seconds.
+func (f *seriesFlags) read(loc *time.Location) (forecast.Series, bool, error) {
+	file, err := os.Open(f.file)
+	if err != nil {
+		return forecast.Series{}, false, fmt.Errorf("reading series: %w", err)
+	}
+	defer file.Close()
+	text := bufio.NewReader(file)
+	head, _ := text.Peek(64) // a shorter file is read all the same
+	asSeconds := countsSeconds(head)
+	s, err := forecast.ReadCSV(text, forecast.CSVOptions{Column: f.column, Location: loc, MissingWhere: f.missingWhere})
+	if err != nil {
+		return forecast.Series{}, false, inFile(f.file, err)
+	}
+	return s, asSeconds, nil
+}
+
+// inFile puts the name of a file before every problem in it.
+func inFile(file string, err error) error {
+	var all interface{ Unwrap() []error }
+	if !errors.As(err, &all) {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	errs := slices.Clone(all.Unwrap())
+	for i := range errs {
+		errs[i] = fmt.Errorf("%s: %w", file, errs[i])
+	}
+	return errors.Join(errs...)
 }
 
 const (
@@ -94,9 +165,9 @@ const (
 	horizonStepsMax = 25_000
 )
 
-// countsSeconds reports whether the first column of a series file is t_s.
-func countsSeconds(data []byte) bool {
-	first, _, _ := strings.Cut(string(bytes.TrimPrefix(data[:min(len(data), 64)], []byte("\ufeff"))), ",")
+// countsSeconds reports whether the first column of a series file is t_s, from its first bytes.
+func countsSeconds(head []byte) bool {
+	first, _, _ := strings.Cut(string(bytes.TrimPrefix(head, []byte("\ufeff"))), ",")
 	return strings.Trim(strings.TrimSpace(first), `"`) == "t_s"
 }
 

@@ -1,7 +1,7 @@
-// Command forewarm is the offline side of forewarm: it forecasts, backtests, replays recorded decisions and asks a
-// running forewarmd what it plans and why. It links no Kubernetes client.
+// Command forewarm is the offline side of forewarm: it forecasts, backtests, replays recorded decisions, takes replica
+// starts apart and asks a running forewarmd what it plans and why. It links no Kubernetes client.
 //
-// Exit codes: 0 done, 1 a check found something, 2 bad usage or bad input.
+// Exit codes: 0 done, 1 a check found something or the work was interrupted, 2 bad usage or bad input.
 package main
 
 import (
@@ -36,6 +36,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.Is(err, errFound):
 		return 1
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintf(stderr, "forewarm: %v\n", err)
+		return 1
 	default:
 		fmt.Fprintf(stderr, "forewarm: %v\n", err)
 		return 2
@@ -51,12 +54,12 @@ func newRootCmd() *cobra.Command {
 		Short: "Plan GPU capacity for LLM serving ahead of the burst",
 		Long: `forewarm plans GPU capacity for LLM serving ahead of the burst.
 
-Offline: forecast and backtest a demand series, replay a recorded State.
+Offline: forecast and backtest a demand series, replay a recorded State, take replica starts apart.
 Online: ask a running forewarmd what it plans for a model, and why.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd())
+	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd(), newColdstartCmd(), newProfileCmd())
 	return root
 }

@@ -28,11 +28,15 @@ type config struct {
 	Prometheus prom.Config    `yaml:"prometheus"`
 	Kubernetes kube.Config    `yaml:"kubernetes"`
 	Forecast   forecastConfig `yaml:"forecast"`
-	Policy     configs.Policy `yaml:"policy"`
-	Models     []modelConfig  `yaml:"models"`
+	// Events names the file of events and holidays, as configs.ReadEvents reads it.
+	Events string         `yaml:"events"`
+	Policy configs.Policy `yaml:"policy"`
+	Models []modelConfig  `yaml:"models"`
 
-	location *time.Location // of Forecast.Timezone
-	raw      []byte         // as it was read
+	location  *time.Location     // of Forecast.Timezone
+	calendar  *forecast.Calendar // of Events; nil without
+	raw       []byte             // as it was read
+	rawEvents []byte
 }
 
 type httpConfig struct {
@@ -54,6 +58,9 @@ type modelConfig struct {
 	Profile          *planner.Profile `yaml:"profile"`
 	// LeadTimes are stated by a person for a start path, or for "any"; they serve until starts have been measured.
 	LeadTimes map[string]statedLead `yaml:"lead_times"`
+	// WeightsGB is the size of the weights in 10⁹ bytes; 0 is unknown. It puts the model in a size class, and gives it a lead
+	// time from published figures while nothing is stated or measured.
+	WeightsGB float64 `yaml:"weights_gb"`
 	// StartsFile holds measured starts, as coldstart.ReadSamples reads them.
 	StartsFile string              `yaml:"starts_file"`
 	Policy     configs.ModelPolicy `yaml:"policy"`
@@ -101,10 +108,41 @@ func parseConfig(name string, data []byte) (*config, error) {
 			errs = append(errs, fmt.Errorf("%s: %s", name, l))
 		}
 	}
+	errs = append(errs, c.readEvents(name))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return &c, nil
+}
+
+// readEvents reads the calendar. An event about a model that there is not would be left out without a word.
+func (c *config) readEvents(name string) error {
+	if c.Events == "" {
+		return nil
+	}
+	var err error
+	if c.rawEvents, err = os.ReadFile(c.Events); err != nil {
+		return fmt.Errorf("%s: events: %w", name, err)
+	}
+	loc := c.location
+	if loc == nil {
+		loc = time.UTC // the timezone is reported already
+	}
+	if c.calendar, err = configs.ReadEvents(c.Events, c.rawEvents, loc); err != nil {
+		return err
+	}
+	var errs []error
+	for _, model := range c.calendar.Models() {
+		if !slices.Contains(c.modelNames(), model) {
+			hint := ""
+			if near := forecast.Nearest(model, c.modelNames()); near != "" {
+				hint = fmt.Sprintf(" (did you mean %q?)", near)
+			}
+			errs = append(errs, fmt.Errorf("%s: an event is about model %q%s: the names under models are allowed: %s", c.Events, model,
+				hint, strings.Join(c.modelNames(), ", ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *config) validate() error {
@@ -182,9 +220,12 @@ func (c *config) validateForecast() error {
 }
 
 var startPaths = map[string]coldstart.Path{
-	"cold_node": coldstart.ColdNode, "warm_node": coldstart.WarmNode, "cached_weights": coldstart.CachedWeights,
-	"any": coldstart.PathUnknown,
+	"cold_node": coldstart.ColdNode, "reclaimed_node": coldstart.ReclaimedNode, "warm_node": coldstart.WarmNode,
+	"cached_weights": coldstart.CachedWeights, "any": coldstart.PathUnknown,
 }
+
+// weightsMaxGB is a hundred times the largest model published.
+const weightsMaxGB = 200_000
 
 // validate reports what is wrong with a model; policy is the one it would run under.
 func (m *modelConfig) validate(policy planner.ModelPolicy) error {
@@ -192,6 +233,9 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 	errs = append(errs, m.Shape.Validate())
 	if m.Profile != nil {
 		errs = append(errs, m.Profile.Validate())
+	}
+	if !(m.WeightsGB >= 0 && m.WeightsGB <= weightsMaxGB) {
+		errs = append(errs, fmt.Errorf("weights_gb is %v: 0 (unknown) to %v are allowed", m.WeightsGB, weightsMaxGB))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.LeadTimes)) {
 		path, known := startPaths[name]
@@ -290,6 +334,11 @@ func (c *config) ledger() (*coldstart.Ledger, error) {
 				return nil, err
 			}
 		}
+		if m.WeightsGB > 0 {
+			if err := ledger.SetWeights(m.Name, max(1, int64(m.WeightsGB*1e9))); err != nil {
+				return nil, fmt.Errorf("models[%d] weights_gb: %w", i, err)
+			}
+		}
 		if err := m.addStarts(ledger); err != nil {
 			return nil, err
 		}
@@ -330,6 +379,7 @@ func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
 		Step: c.Prometheus.Step, Horizon: c.Forecast.Horizon, Interval: c.Tick, Paths: c.Forecast.Paths,
 		History: c.Forecast.History,
 		Method:  c.Forecast.Method, Seed: c.Policy.Seed, Location: c.location, Ledger: ledger,
+		Events: c.calendar,
 	}
 	for i := range c.Models {
 		m := &c.Models[i]

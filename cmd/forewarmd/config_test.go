@@ -2,9 +2,11 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"forewarm/configs"
 	"forewarm/planner"
@@ -53,6 +55,49 @@ models:
   shape: {gpus: 1, pods: 1}
 `
 
+// The calendar is read with the file, in the zone of the forecast, and what is wrong with it is reported with the rest.
+func TestConfigReadsTheCalendar(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := minimal + "forecast: {timezone: Europe/Berlin}\nevents: " + path + "\n"
+	write("events: [{name: launch, start: 2026-07-01 09:00, duration: 1h, learn: true, models: [m]}]\n")
+	c, err := parseConfig("f.yaml", []byte(with))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := c.ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nine := time.Date(2026, 7, 1, 7, 0, 0, 0, time.UTC)
+	if o := c.trackerConfig(ledger).Events.Occurrences("m", nine, nine.Add(time.Minute)); len(o) != 1 || !o[0].Start.Equal(nine) {
+		t.Errorf("occurrences %v, want one at 9 in Berlin", o)
+	}
+	for at, want := range map[time.Time]int{nine.AddDate(0, 0, 10): 0, nine.AddDate(0, 0, 20): 1} {
+		if found := eventFindings(c, at); len(found) != want {
+			t.Errorf("at %s: found %v, want %d", at, found, want)
+		}
+	}
+	write("events: [{name: launch, start: 2026-07-01, duration: 1h, learn: true, models: [n]}]\n")
+	_, err = parseConfig("f.yaml", []byte(strings.Replace(with, "models:", "tick: 1ms\nmodels:", 1)))
+	for _, want := range []string{"tick is 1ms", path + `: an event is about model "n": the names under models are allowed: m`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	write("events: [{name: launch}]\n")
+	if _, err = parseConfig("f.yaml", []byte(with)); err == nil || !strings.Contains(err.Error(), path+`:1: events[0] "launch": start is ""`) {
+		t.Errorf("an event without a start gives %v", err)
+	}
+	if _, err = parseConfig("f.yaml", []byte(minimal+"events: nowhere.yaml\n")); err == nil || !strings.Contains(err.Error(), "f.yaml: events: open nowhere.yaml") {
+		t.Errorf("a missing file gives %v", err)
+	}
+}
+
 // Every problem of a file is reported at once, with its key, the value and what is allowed.
 func TestConfigReportsEverythingAtOnce(t *testing.T) {
 	for _, tt := range []struct {
@@ -77,6 +122,7 @@ models:
   matchers: ['{{']
   shape: {gpus: 0, pods: 1}
   profile: {prompt_tokens_per_s: -5, completion_tokens_per_s: 10}
+  weights_gb: -1
   lead_times: {lukewarm: {p50: 1m}, warm_node: {p50: 3m, p95: 2m}}
   policy: {replicas_min: 5, replicas_max: 3}
 `, []string{
@@ -94,8 +140,9 @@ models:
 			"matchers[0]",
 			"shape.gpus is 0",
 			"profile.prompt_tokens_per_s is -5",
-			`lead_times has "lukewarm": any, cached_weights, cold_node, warm_node are allowed`,
+			`lead_times has "lukewarm": any, cached_weights, cold_node, reclaimed_node, warm_node are allowed`,
 			"lead_times.warm_node:",
+			"weights_gb is -1",
 			"policy.replicas_min is 5: at most replicas_max, 3, is allowed",
 		}},
 		{"form and ranges", "tick: 10ms\ntik: 1s\n" + minimal + "  policy: {replicas_min: 2.7, drain_time: 5, replicas_max: -1}\n", []string{

@@ -56,7 +56,7 @@ func merge(measured, seen planner.Observation) planner.Observation {
 		byName[seen.Models[i].Name] = &seen.Models[i]
 	}
 	out := measured
-	out.Inventory, out.Quotas = seen.Inventory, seen.Quotas
+	out.Inventory, out.Quotas, out.Cohorts = seen.Inventory, seen.Quotas, seen.Cohorts
 	out.Models = make([]planner.ModelObservation, len(measured.Models))
 	for i, m := range measured.Models {
 		if c := byName[m.Name]; c != nil {

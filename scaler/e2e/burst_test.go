@@ -22,6 +22,7 @@ const (
 type burst struct {
 	from          time.Time
 	length, every time.Duration
+	quiet         float64 // completion tok/s outside of it
 }
 
 // load is what was asked for at a time of the past: quiet or burst, with a ripple of 2 %.
@@ -34,19 +35,30 @@ func (b burst) load(at time.Time) float64 {
 	if since < b.length {
 		return burstLoad * ripple
 	}
-	return quietLoad * ripple
+	return b.quiet * ripple
 }
 
-// past is two days of a model server's counters, until some minutes before the test.
-func (b burst) past(now time.Time) []pastSeries {
-	labels := fmt.Sprintf("model_name=%q,namespace=%q,pod=\"of-the-past\"", shippedName, shippedNamespace)
+// past is two days of counters of prompt tokens, completion tokens and requests, until some minutes before the test.
+func (b burst) past(now time.Time, prompt, completion, requests, labels string) []pastSeries {
 	to := now.Add(-2 * time.Minute).Truncate(time.Minute)
 	from := to.Add(-2 * day)
 	return []pastSeries{
-		{"vllm:prompt_tokens_total", labels, func(at time.Time) float64 { return b.load(at) * promptPerCompletion }, from, to},
-		{"vllm:generation_tokens_total", labels, b.load, from, to},
-		{"vllm:request_success_total", labels, func(at time.Time) float64 { return b.load(at) / completionPerRequest }, from, to},
+		{prompt, labels, func(at time.Time) float64 { return b.load(at) * promptPerCompletion }, from, to},
+		{completion, labels, b.load, from, to},
+		{requests, labels, func(at time.Time) float64 { return b.load(at) / completionPerRequest }, from, to},
 	}
+}
+
+// enginePast is the past of the shipped model as a model server counted it.
+func (b burst) enginePast(now time.Time) []pastSeries {
+	return b.past(now, "vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total",
+		fmt.Sprintf("model_name=%q,namespace=%q,pod=\"of-the-past\"", shippedName, shippedNamespace))
+}
+
+// gatewayPast is the past of a model as the gateway in front of it counted it.
+func (b burst) gatewayPast(now time.Time, model string) []pastSeries {
+	return b.past(now, "llm_d_epp_request_input_tokens_sum", "llm_d_epp_request_output_tokens_sum", "llm_d_epp_request_total",
+		fmt.Sprintf("target_model_name=%q", model))
 }
 
 // burstScrape is the scrape interval of the burst cases, in the past and now.
@@ -59,10 +71,12 @@ func TestBurst(t *testing.T) {
 	k := newCase(t, shippedNamespace)
 	k.deploy(shippedName, 2, 2*time.Second, 0)
 	now := time.Now()
-	b := burst{now.Add(36 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day} // in 26 to 36 s
+	b := burst{now.Add(36 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day, quietLoad} // in 26 to 36 s
 	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: quietLoad})
-	p := startPrometheusOf(k.waiter, e, burstScrape, b.past(now)...)
-	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto", window: "5m",
+	p := startPrometheusOf(k.waiter, e, burstScrape, b.enginePast(now)...)
+	config, err := k.cluster.observerConfig()
+	k.must(err)
+	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto", window: "5m", kubeconfig: config,
 		models: []modelSettings{{name: shippedName, namespace: shippedNamespace, policy: shippedPolicy}}}.text())
 	k.scale(shippedName, shippedScaledObject(k, d.keda, p))
 
@@ -91,6 +105,31 @@ func TestBurst(t *testing.T) {
 	}
 }
 
+// TestFromZeroByForecast starts a model without any replica before anybody asks for it, because they do at this time
+// every day: its replicas are ready while the gateway has not seen a request yet.
+func TestFromZeroByForecast(t *testing.T) {
+	const model = "foreseen"
+	k := newCase(t, "foreseen")
+	k.deploy(model, 0, 2*time.Second, 0)
+	now := time.Now()
+	b := burst{now.Add(36 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day, 0} // in 26 to 36 s
+	e := startEmulator(t, k.client, &emulatedModel{name: model, namespace: k.namespace, gateway: true})
+	p := startPrometheusOf(k.waiter, e, burstScrape, b.gatewayPast(now, model)...)
+	config, err := k.cluster.observerConfig()
+	k.must(err)
+	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto", window: "5m", kubeconfig: config,
+		models: []modelSettings{{name: model, namespace: k.namespace, gateway: true, policy: "replicas_min: 0, replicas_max: 12"}}}.text())
+	k.scale(model, external(k, model, "external", d.keda, "minReplicaCount: 0\n  pollingInterval: 2\n  cooldownPeriod: 300"))
+	k.until(time.Until(b.from), "the planned replicas to be ready before the burst", func() (bool, string) {
+		o, err := k.client.get(deploymentPath(k.namespace, model))
+		return err == nil && o.number("status", "readyReplicas") > 6, fmt.Sprint(o.number("status", "readyReplicas"), err)
+	})
+	t.Logf("%d replicas were ready %.1f s before the burst", k.replicas(model), time.Until(b.from).Seconds())
+	if seen, err := d.metric("forewarm_load_tokens_per_second", `kind="completion"`); err != nil || seen > 0 {
+		t.Errorf("the load seen before the burst is %v completion tok/s (%v): what was started was no forecast", seen, err)
+	}
+}
+
 // TestRelease is the end of a burst: the load falls as it does at this time every day, and the Deployment follows the
 // plan down. There were many bursts on these days, or else the forecast would have no authority to shrink the plan: it
 // must have predicted more than one in its newest five hours. The shipped ScaledObject holds for 300 s before it scales
@@ -100,9 +139,9 @@ func TestRelease(t *testing.T) {
 	k.deploy(shippedName, 8, 0, 0)
 	now := time.Now()
 	end := now.Add(20 * time.Second).Truncate(10 * time.Second)
-	b := burst{end.Add(-4 * time.Minute), 4 * time.Minute, 10 * time.Minute}
+	b := burst{end.Add(-4 * time.Minute), 4 * time.Minute, 10 * time.Minute, quietLoad}
 	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: burstLoad})
-	p := startPrometheusOf(k.waiter, e, burstScrape, b.past(now)...)
+	p := startPrometheusOf(k.waiter, e, burstScrape, b.enginePast(now)...)
 	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: burstScrape, method: "auto",
 		models: []modelSettings{{name: shippedName, namespace: shippedNamespace, policy: shippedPolicy}}}.text())
 	k.scale(shippedName, shippedScaledObject(k, d.keda, p))

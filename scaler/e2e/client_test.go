@@ -187,6 +187,45 @@ func (c *client) merge(path, patch string) error {
 	return err
 }
 
+// create posts an object to the path of its collection.
+func (c *client) create(path string, o object) (object, error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.do(http.MethodPost, path, "application/json", body)
+	if err != nil {
+		return nil, err
+	}
+	var made object
+	return made, json.Unmarshal(data, &made)
+}
+
+// createYAML posts one YAML document.
+func (c *client) createYAML(doc string) error {
+	var o map[string]any
+	if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+		return fmt.Errorf("%w in\n%s", err, doc)
+	}
+	path, err := c.path(object(o).text("apiVersion"), object(o).text("kind"), object(o).text("metadata", "namespace"), "")
+	if err != nil {
+		return err
+	}
+	_, err = c.create(strings.TrimSuffix(path, "/"), o)
+	return err
+}
+
+// removeAll deletes a whole collection, pods without waiting for their end, and returns when it is empty. Thousands of
+// objects take longer than one call may: what a call has not reached the next one deletes.
+func (c *client) removeAll(path, labels string) error {
+	selector := "labelSelector=" + url.QueryEscape(labels)
+	return poll(60*time.Second, path+" to be empty", func() (bool, string) {
+		_, err := c.do(http.MethodDelete, path+"?gracePeriodSeconds=0&"+selector, "", nil)
+		o, listErr := c.get(path + "?limit=1&" + selector)
+		return listErr == nil && len(o.list("items")) == 0, fmt.Sprint(err, listErr)
+	})
+}
+
 // remove deletes the object at path; one that is not there is no error.
 func (c *client) remove(path string) error {
 	_, err := c.do(http.MethodDelete, path+"?propagationPolicy=Background", "", nil)

@@ -157,7 +157,7 @@ func (c *cluster) startAPI() error {
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file="+f("front-proxy.crt"), "--proxy-client-key-file="+f("front-proxy.key"),
-		"--enable-priority-and-fairness=false")
+		"--enable-priority-and-fairness=false", "--delete-collection-workers=16")
 	if err != nil {
 		return err
 	}
@@ -188,13 +188,17 @@ func (c *cluster) startControllers() error {
 	common := func(address string) []string {
 		return []string{"--kubeconfig=" + c.kubeconfig, "--authentication-kubeconfig=" + c.kubeconfig,
 			"--authorization-kubeconfig=" + c.kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + portOf(address),
-			"--cert-dir=" + filepath.Join(c.folder, "serving-"+portOf(address)), "--leader-elect=false"}
+			"--cert-dir=" + filepath.Join(c.folder, "serving-"+portOf(address)), "--leader-elect=false",
+			// hundreds of nodes that appear at once are written to one by one
+			"--kube-api-qps=500", "--kube-api-burst=1000"}
 	}
 	err := c.start("kube-controller-manager", nil, append(common(c.managers),
 		"--service-account-private-key-file="+c.certs.file("sa.key"), "--root-ca-file="+c.certs.file("ca.crt"),
 		"--use-service-account-credentials=true",
 		// kwok's nodes are new when pods come: eviction by a stale view of their taints is not what is tested
 		"--controllers=*,-taint-eviction-controller",
+		// a thousand nodes would renew their leases every ten seconds: here no node fails by itself
+		"--node-monitor-grace-period=1h",
 		"--horizontal-pod-autoscaler-sync-period=2s", "--horizontal-pod-autoscaler-downscale-stabilization=10s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=1s")...)
 	if err != nil {
@@ -248,6 +252,9 @@ const nodeStatus = `{"status": {
   "allocatable": {"cpu": "512", "memory": "4Ti", "pods": "500", "nvidia.com/gpu": "512"},
   "capacity": {"cpu": "512", "memory": "4Ti", "pods": "500", "nvidia.com/gpu": "512"}}}`
 
+// initializeStage makes nodes ready, but for those with notReadyAnnotation.
+const initializeStage = "node/fast/node-initialize.yaml"
+
 // startKwok starts kwok with its own fast stages, whose delays are taken from pods' annotations, and makes a node.
 func (c *cluster) startKwok() error {
 	module, err := moduleFolder(toolsModule, "sigs.k8s.io/kwok")
@@ -255,8 +262,8 @@ func (c *cluster) startKwok() error {
 		return err
 	}
 	var config strings.Builder
-	for _, stage := range []struct{ file, annotation string }{
-		{"node/fast/node-initialize.yaml", ""}, {"node/heartbeat-with-lease/node-heartbeat-with-lease.yaml", ""},
+	for _, stage := range []struct{ file, annotation string }{ // the annotation delays the stage
+		{initializeStage, ""}, {"node/heartbeat-with-lease/node-heartbeat-with-lease.yaml", ""},
 		{"pod/fast/pod-ready.yaml", startDelay}, {"pod/fast/pod-delete.yaml", stopDelay},
 	} {
 		data, err := os.ReadFile(filepath.Join(module, "kustomize", "stage", filepath.FromSlash(stage.file)))
@@ -272,13 +279,21 @@ func (c *cluster) startKwok() error {
 			}
 			text = strings.Replace(text, "  next:\n", delay, 1)
 		}
+		if stage.file == initializeStage {
+			const all = "    matchExpressions:\n"
+			if strings.Count(text, all) != 1 {
+				return fmt.Errorf("stage %s has no single list of expressions", stage.file)
+			}
+			text = strings.Replace(text, all, all+fmt.Sprintf("    - {key: '.metadata.annotations[%q]', operator: DoesNotExist}\n",
+				notReadyAnnotation), 1)
+		}
 		config.WriteString(text + "\n---\n")
 	}
 	if err := writeFile(c.folder, "kwok.yaml", []byte(config.String())); err != nil {
 		return err
 	}
 	err = c.start("kwok", nil, "--kubeconfig="+c.kubeconfig, "--config="+filepath.Join(c.folder, "kwok.yaml"),
-		"--manage-all-nodes=true", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/16")
+		"--manage-all-nodes=true", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=1200", "--cidr=10.244.0.0/16")
 	if err != nil {
 		return err
 	}

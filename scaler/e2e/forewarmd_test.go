@@ -138,6 +138,7 @@ type settings struct {
 	staleAfter, planAge string // defaults when empty
 	method              string // last when empty
 	window              string // the scale-down window; 0s when empty
+	kubeconfig          string // the cluster to observe; empty for none, so that replicas come from kube-state-metrics
 	models              []modelSettings
 }
 
@@ -145,6 +146,14 @@ type modelSettings struct {
 	name, namespace string
 	gateway         bool
 	policy          string // over replicas_min 1, authority act
+}
+
+// cluster is what the daemon may know of the cluster.
+func (s settings) cluster() string {
+	if s.kubeconfig == "" {
+		return `enabled: "false"`
+	}
+	return fmt.Sprintf(`enabled: "true", kubeconfig: %q, rediscover: 10s`, s.kubeconfig)
 }
 
 // text is the daemon's configuration: a tick of a second, the shortest step there is, stated lead times of seconds.
@@ -163,9 +172,10 @@ prometheus: {url: %q, step: 10s, scrape_interval: %v, ingest_delay: 1s, resolve_
 forecast: {method: %s, horizon: 2m, history: 96h}
 policy:
   defaults: {authority: act, scale_down_window: %s, drain_time: 0s}
+kubernetes: {%s}
 models:
 `, or(s.tick, "1s"), or(s.staleAfter, "5s"), or(s.planAge, "5m"), s.prometheus, s.scrape, or(s.method, "last"),
-		or(s.window, "0s"))
+		or(s.window, "0s"), s.cluster())
 	for _, m := range s.models {
 		arrivals := "none"
 		if m.gateway {

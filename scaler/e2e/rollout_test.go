@@ -10,14 +10,16 @@ import (
 
 // TestRollingUpdate replaces all pods of a model under a constant load. New pods start beside the old ones, and old ones
 // stay for a while after they were told to go: neither is demand, and neither counts as a replica that serves. The plan
-// and the Deployment's number stay what they were.
+// and the Deployment's number stay what they were. The replicas come from the cluster itself.
 func TestRollingUpdate(t *testing.T) {
 	const model, replicas = "rolled", 4
 	k := newCase(t, "rollout")
 	k.deploy(model, replicas, 2*time.Second, 6*time.Second)
 	e := startEmulator(t, k.client, &emulatedModel{name: model, namespace: k.namespace, offered: 340})
 	p := startPrometheusOf(k.waiter, e, gaugeScrape)
-	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: gaugeScrape,
+	config, err := k.cluster.observerConfig()
+	k.must(err)
+	d := startDaemon(k.waiter, settings{prometheus: p.url, scrape: gaugeScrape, kubeconfig: config,
 		models: []modelSettings{{name: model, namespace: k.namespace, policy: "replicas_min: 1"}}}.text())
 	k.scale(model, external(k, model, "external", d.keda, `minReplicaCount: 1
   advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleUp: {stabilizationWindowSeconds: 0, tolerance: "0"},
@@ -58,7 +60,8 @@ func TestRollingUpdate(t *testing.T) {
 			}
 		}
 		surge, leaving = max(surge, o.number("status", "replicas")), max(leaving, going)
-		done := o.number("status", "updatedReplicas") == replicas && o.number("status", "replicas") == replicas &&
+		done := o.number("status", "observedGeneration") == o.number("metadata", "generation") &&
+			o.number("status", "updatedReplicas") == replicas && o.number("status", "replicas") == replicas &&
 			o.number("status", "readyReplicas") == replicas && len(world.pods) == replicas
 		return done, fmt.Sprintf("%d updated of %d, %d pods, %d leaving", o.number("status", "updatedReplicas"),
 			o.number("status", "replicas"), len(world.pods), going)

@@ -125,7 +125,22 @@ func (o *Observer) permissions(ctx context.Context) []Finding {
 				"bind a ClusterRole that allows it"})
 		}
 	}
+	if o.cfg.StartLogs {
+		out = append(out, o.logPermission(ctx)...)
+	}
 	return out
+}
+
+// logPermission asks for the right that only Config.StartLogs needs.
+func (o *Observer) logPermission(ctx context.Context) []Finding {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "pods", Subresource: "log"}}}
+	answer, err := o.clients.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil || answer.Status.Allowed {
+		return nil // a server that cannot be asked has been reported
+	}
+	return []Finding{{Error, "", "permission", "get of pods/log in all namespaces is not allowed, but kubernetes.start_logs is set",
+		"bind the ClusterRole of configs/rbac-start-logs.yaml, or set start_logs: false"}}
 }
 
 func mayI(ctx context.Context, c kubernetes.Interface, verb string, gvr schema.GroupVersionResource, namespace string) (bool, error) {

@@ -31,6 +31,9 @@ type Config struct {
 	Rediscover time.Duration `yaml:"rediscover"`
 	// StaleAfter is how long a broken watch may last before its facts are unknown.
 	StaleAfter time.Duration `yaml:"stale_after"`
+	// StartLogs reads the log of the engine's container once, when a replica has become ready: how long weights, compilation
+	// and graphs took is nowhere else. It needs the right to read pods/log, which the role of everything else does not have.
+	StartLogs bool `yaml:"start_logs"`
 }
 
 // DefaultConfig returns the settings of an empty configuration.

@@ -83,7 +83,7 @@ func (f *feed) outcome(err error) {
 func (f *feed) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		converted, err := f.kind.convert(obj)
-		if err != nil {
+		if err != nil || converted == nil {
 			return obj, nil //nolint:nilerr // put reports it with the object's key, and the others must still come
 		}
 		return converted, nil
@@ -103,6 +103,10 @@ func (f *feed) put(obj any) error {
 		return nil
 	}
 	delete(f.unread, key)
+	if converted == nil {
+		delete(f.items, key)
+		return nil
+	}
 	f.items[key] = converted
 	return nil
 }

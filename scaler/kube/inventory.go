@@ -2,7 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"forewarm/planner"
@@ -18,7 +17,7 @@ func (w *world) inventory(models []Model, targets map[string]target) (*planner.I
 	if why := w.why(nodes, pods, resourceSlices, resourceClaims); why != "" {
 		return nil, why
 	}
-	used, byDRA, asked := w.requested(), w.draUnits(), w.demands(models, targets)
+	used, byDRA, asked, tenants := w.requested(), w.draUnits(), w.demands(models, targets), w.holders(targets)
 	all := poolSet{}
 	for _, n := range w.nodes {
 		only, open := n.allowed(asked)
@@ -26,6 +25,9 @@ func (w *world) inventory(models []Model, targets map[string]target) (*planner.I
 		for res := range n.gpus {
 			unit, strategy := w.unit(n, res, used[n.name][res])
 			unit.Usable, unit.OnlyFor, unit.Domain = open && strategy == "", only, domain
+			if strategy == "" {
+				unit.Tenants = tenants[res][n.name]
+			}
 			all.add(poolKey{first(n.labels, poolLabels), n.product(res), strategy}, res, unit)
 		}
 		if len(n.gpus) == 0 {
@@ -35,7 +37,16 @@ func (w *world) inventory(models []Model, targets map[string]target) (*planner.I
 			}
 		}
 	}
-	return &planner.Inventory{Pools: w.pools(all)}, w.why(nodePools, nodeClaims, topologies)
+	return &planner.Inventory{Pools: w.pools(all), Buffers: w.spare()}, w.why(nodePools, nodeClaims, topologies, buffers)
+}
+
+// spare are the buffers of the cluster.
+func (w *world) spare() []planner.Buffer {
+	var out []planner.Buffer
+	for _, b := range w.buffers {
+		out = append(out, planner.Buffer{Namespace: b.namespace, Name: b.name, Wanted: b.wanted, Replicas: b.replicas, Fits: b.fits})
+	}
+	return out
 }
 
 // requested adds up what bound pods that have not ended hold, by node. Terminating pods hold theirs until they are gone.
@@ -203,8 +214,8 @@ func (w *world) pools(all poolSet) []planner.Pool {
 		named[key.group] = true
 		out = append(out, p)
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.nodePools)) {
-		np := w.nodePools[name]
+	for key, np := range w.nodePools {
+		name := key.name
 		if named[name] || np.gpus == 0 || np.product == "" {
 			continue // what it would launch is not pinned down, and nothing is there to show it
 		}
@@ -237,7 +248,7 @@ func (w *world) growth(p *planner.Pool, group, res string) {
 			p.Launching++
 		}
 	}
-	np := w.nodePools[group]
+	np := w.nodePools[object{name: group}]
 	if np == nil || p.GPUsPerNode == 0 {
 		return
 	}

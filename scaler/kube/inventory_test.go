@@ -62,6 +62,7 @@ func TestInventoryOfOneNode(t *testing.T) {
 	leaving.deleted, ended.phase = true, "Succeeded"
 	withDomain := func(n planner.Node, d string) planner.Node { n.Domain = d; return n }
 	onlyFor := func(n planner.Node, models ...string) planner.Node { n.OnlyFor = models; return n }
+	held := func(n planner.Node, tenants ...planner.Tenant) planner.Node { n.Tenants = tenants; return n }
 	shared := func(p []planner.Pool, strategy string) []planner.Pool { p[0].Sharing = strategy; return p }
 	for _, tt := range []struct {
 		name string
@@ -71,9 +72,11 @@ func TestInventoryOfOneNode(t *testing.T) {
 		{"idle", nodeYAML("n", time.Hour, h100, gpus8), pool(product, product, node(8, 8, true))},
 		{"bound pods hold GPUs, terminating ones too, ended ones do not",
 			docs(nodeYAML("n", time.Hour, h100, gpus8), podDocs(gpuPod("a", "n", 1), leaving, ended, gpuPod("elsewhere", "m", 8))),
-			pool(product, product, node(8, 5, true))},
+			pool(product, product, held(node(8, 5, true), planner.Tenant{Pod: "serving/a", GPUs: 1},
+				planner.Tenant{Pod: "serving/l", GPUs: 2, Pinned: "is terminating"}))},
 		{"an unhealthy device under a bound pod is no negative number",
-			docs(nodeYAML("n", time.Hour, h100, "nvidia.com/gpu: '7'"), podDocs(gpuPod("a", "n", 8))), pool(product, product, node(7, 0, true))},
+			docs(nodeYAML("n", time.Hour, h100, "nvidia.com/gpu: '7'"), podDocs(gpuPod("a", "n", 8))),
+			pool(product, product, held(node(7, 0, true), planner.Tenant{Pod: "serving/a", GPUs: 8}))},
 		{"cordoned", nodeWith("n", time.Hour, h100, gpus8, "unschedulable: true"), pool(product, product, node(8, 8, false))},
 		{"not Ready", strings.Replace(nodeYAML("n", time.Hour, h100, gpus8), `status: "True"`, `status: Unknown`, 1),
 			pool(product, product, node(8, 8, false))},
@@ -200,6 +203,62 @@ func TestInventoryOfNodePools(t *testing.T) {
 	}
 }
 
+// Who holds the GPUs, for which model, and what keeps a pod where it is.
+func TestTenants(t *testing.T) {
+	owned := func(name, owner, labels string) podDoc {
+		return podDoc{name: name, owner: owner, node: "n", gpus: 1, created: time.Hour, labels: labels}
+	}
+	kept := owned("kept", "ReplicaSet/other", "")
+	kept.annotations = "karpenter.sh/do-not-disrupt: 'true'"
+	freed := owned("freed", "ReplicaSet/other", "")
+	freed.annotations = "karpenter.sh/do-not-disrupt: 'false'"
+	elsewhere := owned("unbound", "ReplicaSet/other", "")
+	elsewhere.node = ""
+	inv := inventoryOf(t, []Model{{Name: "chat"}}, nodeYAML("n", time.Hour, h100, gpus8), deploymentYAML,
+		scaledObjectFor("chat", "Deployment", "chat", ""), podDocs(owned("bare", "", ""), owned("agent", "DaemonSet/agent", ""), kept, freed,
+			owned("serves", "ReplicaSet/chat-5d", "app: chat"), owned("batch", "Job/batch", "app: batch"), elsewhere), `
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {namespace: serving, name: chat}
+spec: {selector: {matchLabels: {app: chat}}}
+status: {disruptionsAllowed: 0}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {namespace: serving, name: batch}
+spec: {selector: {matchLabels: {app: batch}}}
+status: {disruptionsAllowed: 1}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {namespace: other, name: all}
+spec: {selector: {}}
+status: {disruptionsAllowed: 0}
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {namespace: serving, name: chat}
+spec: {replicas: 2, podTemplateRef: {name: chat}}
+status: {replicas: 2, conditions: [{type: ReadyForProvisioning, status: "True"}, {type: Provisioning, status: "False"}]}
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {namespace: serving, name: share}
+spec: {percentage: 20, scalableRef: {kind: Deployment, name: chat}}`)
+	same(t, "tenants", inv.Pools[0].Nodes[0].Tenants, []planner.Tenant{
+		{Pod: "serving/agent", GPUs: 1, Pinned: "belongs to a DaemonSet"},
+		{Pod: "serving/bare", GPUs: 1, Pinned: "has no controller that would replace it"},
+		{Pod: "serving/batch", GPUs: 1},
+		{Pod: "serving/freed", GPUs: 1},
+		{Pod: "serving/kept", GPUs: 1, Pinned: "is annotated karpenter.sh/do-not-disrupt"},
+		{Pod: "serving/serves", GPUs: 1, Model: "chat", Pinned: "PodDisruptionBudget serving/chat allows no disruption"},
+	})
+	same(t, "buffers", inv.Buffers, []planner.Buffer{
+		{Namespace: "serving", Name: "chat", Wanted: ptr(2), Replicas: ptr(2), Fits: ptr(false)},
+		{Namespace: "serving", Name: "share"},
+	})
+}
+
 func TestInventoryUnknown(t *testing.T) {
 	w := worldOf(t, nodeYAML("n", time.Hour, h100, gpus8))
 	for _, k := range []string{nodes, pods, resourceSlices, resourceClaims} {
@@ -239,6 +298,11 @@ func TestInventoryOfALargeCluster(t *testing.T) {
 			default:
 				left -= p.gpus
 				n.FreeGPUs -= p.gpus
+				tenant := planner.Tenant{Pod: "serving/" + p.name, GPUs: p.gpus}
+				if p.deleted {
+					tenant.Pinned = "is terminating"
+				}
+				n.Tenants = append(n.Tenants, tenant)
 			}
 			all = append(all, p.yaml())
 		}

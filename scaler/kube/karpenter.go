@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,6 +110,8 @@ type nodeClaim struct {
 	node        string // its name, once registered
 	initialized bool
 	deleting    bool
+	// The times of creation and of its conditions; zero is unknown.
+	created, launchedAt, registeredAt, initializedAt time.Time
 }
 
 // nodeClaimFacts converts a NodeClaim.
@@ -118,15 +122,54 @@ func nodeClaimFacts(u *unstructured.Unstructured) (*nodeClaim, error) {
 		return nil, err
 	}
 	c.node = strings.Clone(name)
+	c.initialized = isTrue(u.Object, "Initialized")
+	c.created = u.GetCreationTimestamp().UTC()
+	c.launchedAt, c.registeredAt = trueSince(u.Object, "Launched"), trueSince(u.Object, "Registered")
+	c.initializedAt = trueSince(u.Object, "Initialized")
+	return c, nil
+}
+
+// trueSince is when a condition became true; zero when it is not, or its time cannot be read.
+func trueSince(obj map[string]any, condition string) time.Time {
+	if !isTrue(obj, condition) {
+		return time.Time{}
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj, "status", "conditions")
+	for _, item := range conditions {
+		m, _ := item.(map[string]any)
+		if kind, _, _ := unstructured.NestedString(m, "type"); kind == condition {
+			text, _, _ := unstructured.NestedString(m, "lastTransitionTime")
+			if t, err := time.Parse(time.RFC3339, text); err == nil {
+				return t.UTC()
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// buffer is what is kept of a CapacityBuffer.
+type buffer struct {
+	object
+	wanted, replicas *int
+	fits             *bool
+}
+
+// bufferFacts converts a CapacityBuffer (autoscaling.x-k8s.io/v1beta1). Its condition Provisioning says whether it fits on
+// nodes that are there.
+func bufferFacts(u *unstructured.Unstructured) (*buffer, error) {
+	b := &buffer{object: objectOf(u), wanted: count(u.Object, "spec", "replicas"), replicas: count(u.Object, "status", "replicas")}
 	conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("CapacityBuffer %s: %w", b.object, err)
 	}
 	for _, item := range conditions {
 		m, _ := item.(map[string]any)
 		kind, _, _ := unstructured.NestedString(m, "type")
 		status, _, _ := unstructured.NestedString(m, "status")
-		c.initialized = c.initialized || kind == "Initialized" && status == "True"
+		if kind == "Provisioning" && status != "Unknown" {
+			fits := status == "True"
+			b.fits = &fits
+		}
 	}
-	return c, nil
+	return b, nil
 }

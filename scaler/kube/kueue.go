@@ -30,10 +30,37 @@ func clusterQueueFacts(u *unstructured.Unstructured) (*clusterQueue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ClusterQueue %s: status: %w", q.name, err)
 	}
-	groups, _, err := unstructured.NestedSlice(u.Object, "spec", "resourceGroups")
+	reserved, err := flavorAmounts(u.Object, "total", "status", "flavorsReservation")
 	if err != nil {
+		return nil, fmt.Errorf("ClusterQueue %s: status: %w", q.name, err)
+	}
+	if q.quotas, err = groupQuotas(u); err != nil {
 		return nil, fmt.Errorf("ClusterQueue %s: %w", q.name, err)
 	}
+	for i := range q.quotas {
+		quota := &q.quotas[i]
+		quota.Queue, quota.Cohort = q.name, strings.Clone(cohort)
+		key := quota.Flavor + " " + counted(quota)
+		quota.Used, quota.Reserved = used[key], reserved[key]
+	}
+	return q, nil
+}
+
+// counted is the resource that a quota counts.
+func counted(q *planner.Quota) string {
+	if q.Resource == "" {
+		return resourceGPU
+	}
+	return q.Resource
+}
+
+// groupQuotas reads the GPU quotas of the resource groups of a ClusterQueue or a Cohort, sorted by flavor and resource.
+func groupQuotas(u *unstructured.Unstructured) ([]planner.Quota, error) {
+	groups, _, err := unstructured.NestedSlice(u.Object, "spec", "resourceGroups")
+	if err != nil {
+		return nil, err
+	}
+	var out []planner.Quota
 	for _, g := range groups {
 		group, _ := g.(map[string]any)
 		err := eachFlavor(group, func(flavor string, r map[string]any, res string) error {
@@ -41,22 +68,21 @@ func clusterQueueFacts(u *unstructured.Unstructured) (*clusterQueue, error) {
 			if err != nil {
 				return fmt.Errorf("flavor %s, %s: %w", flavor, res, err)
 			}
-			quota.Queue, quota.Flavor, quota.Cohort = q.name, strings.Clone(flavor), strings.Clone(cohort)
-			quota.Used = used[flavor+" "+res]
+			quota.Flavor = strings.Clone(flavor)
 			if res != resourceGPU {
 				quota.Resource = strings.Clone(res)
 			}
-			q.quotas = append(q.quotas, quota)
+			out = append(out, quota)
 			return nil
 		}, "flavors")
 		if err != nil {
-			return nil, fmt.Errorf("ClusterQueue %s: %w", q.name, err)
+			return nil, err
 		}
 	}
-	slices.SortFunc(q.quotas, func(a, b planner.Quota) int {
+	slices.SortFunc(out, func(a, b planner.Quota) int {
 		return cmp.Or(cmp.Compare(a.Flavor, b.Flavor), cmp.Compare(a.Resource, b.Resource))
 	})
-	return q, nil
+	return out, nil
 }
 
 func quotaOf(r map[string]any) (planner.Quota, error) {
@@ -131,6 +157,105 @@ func quantity(m map[string]any, key string) (resource.Quantity, error) {
 		return q, fmt.Errorf("%s is %v: %w", key, v, err)
 	}
 	return q, nil
+}
+
+// cohort is what is kept of a Kueue Cohort.
+type cohort struct {
+	object
+	parent string
+	quotas []planner.Quota
+}
+
+// cohortFacts converts a Cohort: v1beta1 calls the parent parentName as v1beta2 does, v1alpha1 called it parent.
+func cohortFacts(u *unstructured.Unstructured) (*cohort, error) {
+	c := &cohort{object: objectOf(u)}
+	parent, _, _ := unstructured.NestedString(u.Object, "spec", "parentName")
+	if parent == "" {
+		parent, _, _ = unstructured.NestedString(u.Object, "spec", "parent")
+	}
+	c.parent = strings.Clone(parent)
+	var err error
+	if c.quotas, err = groupQuotas(u); err != nil {
+		return nil, fmt.Errorf("cohort %s: %w", c.name, err)
+	}
+	for i := range c.quotas {
+		c.quotas[i].Cohort = c.name
+	}
+	return c, nil
+}
+
+// flavor is what is kept of a Kueue ResourceFlavor.
+type flavor struct {
+	object
+	labels map[string]string
+}
+
+func flavorFacts(u *unstructured.Unstructured) (*flavor, error) {
+	labels, _, err := unstructured.NestedStringMap(u.Object, "spec", "nodeLabels")
+	if err != nil {
+		return nil, fmt.Errorf("ResourceFlavor %s: %w", u.GetName(), err)
+	}
+	return &flavor{objectOf(u), cloned(labels)}, nil
+}
+
+// quotaRequest is what is kept of a Kueue Workload: what it asks for while it waits for quota.
+type quotaRequest struct {
+	object
+	queue   string  // LocalQueue
+	waiting amounts // nil once it has quota, is finished or is not active
+}
+
+// quotaRequestFacts converts a Workload. What it asks for is what its pod templates ask for, times their counts; what
+// Kueue adds or leaves out by its own configuration concerns no GPUs.
+func quotaRequestFacts(u *unstructured.Unstructured) (*quotaRequest, error) {
+	queue, _, _ := unstructured.NestedString(u.Object, "spec", "queueName")
+	r := &quotaRequest{object: objectOf(u), queue: strings.Clone(queue)}
+	active, stated, _ := unstructured.NestedBool(u.Object, "spec", "active")
+	if stated && !active || isTrue(u.Object, "QuotaReserved") || isTrue(u.Object, "Finished") {
+		return r, nil
+	}
+	sets, _, err := unstructured.NestedSlice(u.Object, "spec", "podSets")
+	if err != nil {
+		return nil, fmt.Errorf("Workload %s: %w", r.object, err)
+	}
+	for _, item := range sets {
+		set, _ := item.(map[string]any)
+		spec, err := templateSpec(set, "template", "spec")
+		if err != nil {
+			return nil, fmt.Errorf("Workload %s: %w", r.object, err)
+		}
+		if spec == nil {
+			continue
+		}
+		pods := 1 // the API server's default
+		if n := count(set, "count"); n != nil {
+			pods = *n
+		}
+		for res, n := range requested(spec) {
+			if r.waiting == nil {
+				r.waiting = amounts{}
+			}
+			r.waiting[res] += pods * n
+		}
+	}
+	return r, nil
+}
+
+// isTrue reports whether an object has a condition with status True.
+func isTrue(obj map[string]any, condition string) bool {
+	conditions, _, err := unstructured.NestedSlice(obj, "status", "conditions")
+	if err != nil {
+		return false
+	}
+	for _, item := range conditions {
+		m, _ := item.(map[string]any)
+		kind, _, _ := unstructured.NestedString(m, "type")
+		status, _, _ := unstructured.NestedString(m, "status")
+		if kind == condition {
+			return status == "True"
+		}
+	}
+	return false
 }
 
 // localQueue leads from a namespace's queue to the ClusterQueue.

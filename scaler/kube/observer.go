@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"forewarm/coldstart"
 	"forewarm/planner"
 )
 
@@ -26,6 +27,7 @@ type Observer struct {
 	now     func() time.Time
 
 	starts *startWatch
+	logs   *startLogs // nil when no logs are read
 	gaps   map[gapKey]time.Time
 
 	mu         sync.Mutex
@@ -35,6 +37,7 @@ type Observer struct {
 	discovered chan struct{}   // closed when it has been tried once
 	discover   sync.Once
 	running    sync.WaitGroup
+	life       context.Context // of Run, nil before
 }
 
 type feedKey struct{ kind, namespace string }
@@ -54,9 +57,13 @@ func New(clients Clients, cfg Config, models []Model, log *slog.Logger) (*Observ
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Observer{cfg: cfg, clients: clients, models: models, log: log, now: time.Now, starts: newStartWatch(),
+	o := &Observer{cfg: cfg, clients: clients, models: models, log: log, now: time.Now, starts: newStartWatch(),
 		gaps: map[gapKey]time.Time{}, feeds: map[feedKey]*feed{}, absent: map[string]bool{},
-		discovered: make(chan struct{})}, nil
+		discovered: make(chan struct{})}
+	if cfg.StartLogs {
+		o.logs = newStartLogs(clients.Kube, log)
+	}
+	return o, nil
 }
 
 // discoverRetry is how soon a discovery that failed is tried again.
@@ -68,6 +75,9 @@ func (o *Observer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer o.running.Wait()
 	defer cancel()
+	o.mu.Lock()
+	o.life = ctx
+	o.mu.Unlock()
 	for {
 		wait := o.cfg.Rediscover
 		if err := o.lookForKinds(ctx); err != nil {
@@ -253,21 +263,38 @@ func (o *Observer) Observe(_ context.Context, now time.Time) (planner.Observatio
 		found := w.replicas(m, targets[m.Name], owned, o.starts.wasReady)
 		mo := planner.ModelObservation{Name: m.Name, Replicas: found.replicas, Actuator: w.actuator(m.Name)}
 		add(m.Name, "replicas", found.problem)
-		mo.Starts = o.starts.look(m.Name, w, found, now)
+		mo.Starts = o.told(m.Name, o.starts.look(m.Name, w, found, now))
 		obs.Models = append(obs.Models, mo)
 	}
 	o.starts.end()
 	var problem string
 	obs.Inventory, problem = w.inventory(o.models, targets)
 	add("", "inventory", problem)
-	obs.Quotas, problem = w.quotas(targets)
+	obs.Quotas, problem = w.quotas(targets, obs.Inventory)
 	add("", "quotas", problem)
+	obs.Cohorts, problem = w.sharedQuotas(obs.Inventory)
+	add("", "cohorts", problem)
 	for key := range o.gaps {
 		if !open[key] {
 			delete(o.gaps, key)
 		}
 	}
 	return obs, nil
+}
+
+// told is what can be told of a model's starts now: those that have ended, or with logs those whose log has been read.
+func (o *Observer) told(model string, ended []ended) []coldstart.Sample {
+	o.mu.Lock()
+	life := o.life
+	o.mu.Unlock()
+	if o.logs != nil && life != nil && life.Err() == nil {
+		return o.logs.through(model, ended, func(f func(context.Context)) { o.running.Go(func() { f(life) }) })
+	}
+	var out []coldstart.Sample
+	for _, e := range ended {
+		out = append(out, e.Sample)
+	}
+	return out
 }
 
 // gap returns a Gap that is open since the first time it was seen in a row.

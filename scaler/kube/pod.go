@@ -91,12 +91,23 @@ type pod struct {
 	gpus    amounts // requested; nil when none
 	claims  []string
 
+	// Only of pods that request GPUs: what decides whether they may be moved.
+	labels       map[string]string
+	priority     *int
+	doNotDisrupt bool
+
 	leaving, ended, failed bool
 	ready                  bool
 	wasReady               bool // not ready now, and the conditions tell that it was before
 
 	// The times the conditions tell; zero is unknown.
 	readyAt, scheduledAt, sandboxAt, initializedAt, startedAt time.Time
+
+	// The container that serves (the first that asks for GPUs, else the first), its image, and when its newest and its last
+	// run but one began; zero is unknown.
+	engine, image   string
+	runAt, lostRun  time.Time
+	engineRestarted bool
 
 	// group is the replica that the pod is part of when a replica has several pods; empty when the pod is one. Of
 	// groupSize, 0 is unknown.
@@ -113,6 +124,9 @@ const (
 	lwsSize         = "leaderworkerset.sigs.k8s.io/size"
 	rayNodeType     = "ray.io/node-type"
 	rayReplicaGroup = "ray.io/worker-group-replica-name"
+
+	// annotationDoNotDisrupt is true, or a duration: Karpenter's pkg/apis/v1/labels.go.
+	annotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
 // podFacts converts a pod.
@@ -124,14 +138,49 @@ func podFacts(p *corev1.Pod) *pod {
 		failed:  p.Status.Phase == corev1.PodFailed,
 		rayHead: p.Labels[rayNodeType] == "head",
 	}
+	if len(out.gpus) > 0 {
+		out.labels = cloned(p.Labels)
+		disrupt, set := p.Annotations[annotationDoNotDisrupt]
+		out.doNotDisrupt = set && disrupt != "false"
+		if p.Spec.Priority != nil {
+			n := int(*p.Spec.Priority)
+			out.priority = &n
+		}
+	}
 	for _, c := range p.Status.ResourceClaimStatuses {
 		if c.ResourceClaimName != nil {
 			out.claims = append(out.claims, strings.Clone(*c.ResourceClaimName))
 		}
 	}
 	out.readConditions(p)
+	out.readEngine(p)
 	out.readGroup(p)
 	return out
+}
+
+func (out *pod) readEngine(p *corev1.Pod) {
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if i == 0 || devices(c.Resources.Requests) != nil {
+			out.engine, out.image = strings.Clone(c.Name), strings.Clone(c.Image)
+		}
+		if devices(c.Resources.Requests) != nil {
+			break
+		}
+	}
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i]
+		if s.Name != out.engine {
+			continue
+		}
+		out.engineRestarted = s.RestartCount > 0
+		if s.State.Running != nil {
+			out.runAt = s.State.Running.StartedAt.UTC()
+		}
+		if t := s.LastTerminationState.Terminated; t != nil {
+			out.lostRun = t.StartedAt.UTC()
+		}
+	}
 }
 
 func (out *pod) readConditions(p *corev1.Pod) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"forewarm/coldstart"
 	"forewarm/planner"
 )
 
@@ -230,21 +229,4 @@ func (r *replica) last() *pod {
 		}
 	}
 	return last
-}
-
-// path tells a replica's start path as far as the API does: cold when one of its nodes is younger than it, warm when all
-// are older, unknown before it is bound. Whether the weights lie on the node already is not visible in the API, so warm
-// node here means both: it is what the next replica on an existing node would get.
-func (w *world) path(r replica) coldstart.Path {
-	path := coldstart.WarmNode
-	for _, p := range r.pods {
-		n := w.byNode[p.node]
-		if n == nil {
-			return coldstart.PathUnknown
-		}
-		if n.created.After(r.since) {
-			path = coldstart.ColdNode
-		}
-	}
-	return path
 }

@@ -247,6 +247,15 @@ func TestReplicasUnknownWithoutOwners(t *testing.T) {
 	}
 }
 
+// fromEvents are the sources of phases that the API tells, and of what is left.
+func fromEvents(phases ...coldstart.Phase) map[coldstart.Phase]coldstart.Source {
+	out := map[coldstart.Phase]coldstart.Source{coldstart.Unattributed: coldstart.FromNothing}
+	for _, p := range phases {
+		out[p] = coldstart.FromEvents
+	}
+	return out
+}
+
 func TestStarts(t *testing.T) {
 	base := docs(deploymentYAML, scaledObjectFor("chat", "Deployment", "chat", ""),
 		nodeYAML("old", 30*24*time.Hour, "", ""), nodeYAML("new", 200*time.Second, "", ""))
@@ -256,7 +265,10 @@ func TestStarts(t *testing.T) {
 		targets := w.targets([]Model{m})
 		s.begin(now)
 		f := w.replicas(m, targets["chat"], w.owned(targets), s.wasReady)
-		out := s.look("chat", w, f, now)
+		var out []coldstart.Sample
+		for _, e := range s.look("chat", w, f, now) {
+			out = append(out, e.Sample)
+		}
 		s.end()
 		return out
 	}
@@ -278,7 +290,8 @@ func TestStarts(t *testing.T) {
 		{ID: "uid-chat-a", Key: coldstart.Key{Model: "chat", Path: coldstart.ColdNode}, Started: t0.Add(-300 * time.Second),
 			Total: 280 * time.Second, Outcome: coldstart.Served, Phases: map[coldstart.Phase]time.Duration{
 				coldstart.NodeLaunch: 100 * time.Second, coldstart.NodeReady: 30 * time.Second, coldstart.Schedule: 20 * time.Second,
-				coldstart.ImagePull: 60 * time.Second}},
+				coldstart.ContainerStart: 10 * time.Second, coldstart.ImagePull: 60 * time.Second, coldstart.Unattributed: 60 * time.Second},
+			Sources: fromEvents(coldstart.NodeLaunch, coldstart.NodeReady, coldstart.Schedule, coldstart.ContainerStart, coldstart.ImagePull)},
 		// Deleted while it started: not a failure, but a bound from below.
 		{ID: "uid-chat-b", Key: coldstart.Key{Model: "chat", Path: coldstart.WarmNode}, Started: t0.Add(-100 * time.Second),
 			Total: 70 * time.Second, Outcome: coldstart.Pending},
@@ -286,7 +299,8 @@ func TestStarts(t *testing.T) {
 			Outcome: coldstart.Failed},
 		// Ready in the second it was created: the API tells no finer time.
 		{ID: "uid-chat-q", Key: coldstart.Key{Model: "chat", Path: coldstart.WarmNode}, Started: t0.Add(-5 * time.Second),
-			Total: time.Second, Outcome: coldstart.Served, Phases: map[coldstart.Phase]time.Duration{}},
+			Total: time.Second, Outcome: coldstart.Served, Phases: map[coldstart.Phase]time.Duration{coldstart.Unattributed: time.Second},
+			Sources: fromEvents()},
 	})
 	for _, sample := range got {
 		if err := sample.Validate(); err != nil {

@@ -3,6 +3,7 @@ package kube
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -88,6 +89,7 @@ spec:
     flavors: [{name: mig, resources: [{name: nvidia.com/mig-1g.5gb, nominalQuota: "7"}]}]
 status:
   flavorsUsage: [{name: h100, resources: [{name: nvidia.com/gpu, total: "20", borrowed: "4"}, {name: cpu, total: "3"}]}]
+  flavorsReservation: [{name: h100, resources: [{name: nvidia.com/gpu, total: "22"}]}, {name: mig, resources: [{name: nvidia.com/mig-1g.5gb, total: "1"}]}]
 ---
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ClusterQueue
@@ -97,22 +99,89 @@ spec: {cohort: gpus, resourceGroups: [{coveredResources: [nvidia.com/gpu], flavo
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
 metadata: {namespace: serving, name: llm}
-spec: {clusterQueue: serving}`
+spec: {clusterQueue: serving}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: h100}
+spec: {nodeLabels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: mig}
+spec: {nodeLabels: {mig: "yes"}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Cohort
+metadata: {name: gpus}
+spec:
+  parentName: all
+  resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: "4"}]}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Cohort
+metadata: {name: all}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: serving, name: waits}
+spec: {queueName: llm, podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "2", cpu: "1"}}}]}}}, {name: one, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}}}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: serving, name: runs}
+spec: {queueName: llm, podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "2", cpu: "1"}}}]}}}, {name: one, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}}}]}
+status: {conditions: [{type: QuotaReserved, status: "True"}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: serving, name: done}
+spec: {queueName: llm, podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "2", cpu: "1"}}}]}}}, {name: one, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}}}]}
+status: {conditions: [{type: Finished, status: "True"}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: serving, name: stopped}
+spec: {queueName: llm, active: false, podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "2", cpu: "1"}}}]}}}, {name: one, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}}}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: serving, name: evicted}
+spec: {queueName: llm, podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "2", cpu: "1"}}}]}}}, {name: one, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}}}]}
+status: {conditions: [{type: QuotaReserved, status: "False"}]}
+`
 	queued := strings.Replace(deploymentYAML, "name: chat}", "name: chat, labels: {kueue.x-k8s.io/queue-name: llm}}", 1)
-	w := worldOf(t, queues, queued, scaledObjectFor("chat", "Deployment", "chat", ""))
-	got, problem := w.quotas(w.targets([]Model{{Name: "chat"}}))
+	w := worldOf(t, queues, queued, scaledObjectFor("chat", "Deployment", "chat", ""), nodeYAML("n", time.Hour, h100, gpus8))
+	models := []Model{{Name: "chat"}}
+	inv, _ := w.inventory(models, w.targets(models))
+	got, problem := w.quotas(w.targets(models), inv)
 	if problem != "" {
 		t.Fatal(problem)
 	}
+	models1, h100Pools := []string{"chat"}, []string{"NVIDIA-H100-80GB-HBM3"}
 	same(t, "quotas", got, []planner.Quota{
-		{Queue: "batch", Flavor: "h100", Cohort: "gpus"},
-		{Queue: "serving", Flavor: "a100", Nominal: 8, Cohort: "gpus", Models: []string{"chat"}},
-		{Queue: "serving", Flavor: "h100", Nominal: 16, Used: 20, Cohort: "gpus", BorrowingLimit: ptr(8), LendingLimit: ptr(0), Models: []string{"chat"}},
-		{Queue: "serving", Flavor: "mig", Resource: "nvidia.com/mig-1g.5gb", Nominal: 7, Cohort: "gpus", Models: []string{"chat"}},
+		{Queue: "batch", Flavor: "h100", Cohort: "gpus", Pools: h100Pools},
+		{Queue: "serving", Flavor: "a100", Nominal: 8, Waiting: 14, Cohort: "gpus", Models: models1},
+		{Queue: "serving", Flavor: "h100", Nominal: 16, Used: 20, Reserved: 22, Waiting: 14, Cohort: "gpus", BorrowingLimit: ptr(8),
+			LendingLimit: ptr(0), Models: models1, Pools: h100Pools},
+		{Queue: "serving", Flavor: "mig", Resource: "nvidia.com/mig-1g.5gb", Nominal: 7, Reserved: 1, Cohort: "gpus", Models: models1, Pools: []string{}},
 	})
-	w.unknown[localQueues] = "localqueues cannot be read"
-	if got, problem := w.quotas(nil); got != nil || problem == "" {
-		t.Errorf("without local queues: got %s, %q", asJSON(t, got), problem)
+	shared, problem := w.sharedQuotas(inv)
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	same(t, "cohorts", shared, []planner.Cohort{{Name: "all"},
+		{Name: "gpus", Parent: "all", Shared: []planner.Quota{{Flavor: "h100", Nominal: 4, Cohort: "gpus", Pools: h100Pools}}}})
+	for _, kind := range []string{localQueues, quotaRequests, clusterQueues} {
+		w.unknown[kind] = kind + " cannot be read"
+		if got, problem := w.quotas(nil, inv); got != nil || problem == "" {
+			t.Errorf("without %s: got %s, %q", kind, asJSON(t, got), problem)
+		}
+		delete(w.unknown, kind)
+	}
+	w.unknown[cohorts] = "cohorts cannot be read"
+	if got, problem := w.sharedQuotas(inv); got != nil || problem == "" {
+		t.Errorf("without cohorts: got %s, %q", asJSON(t, got), problem)
 	}
 }
 

@@ -41,14 +41,14 @@ func (s *startWatch) begin(now time.Time) {
 }
 
 // look takes in one model's replicas and returns the starts that ended since its look before.
-func (s *startWatch) look(model string, w *world, f found, now time.Time) []coldstart.Sample {
+func (s *startWatch) look(model string, w *world, f found, now time.Time) []ended {
 	if f.replicas == nil {
 		s.unknown[model] = true
 		return nil
 	}
 	before := s.past[model]
 	s.past[model] = now
-	var out []coldstart.Sample
+	var out []ended
 	for i := range f.each {
 		r := &f.each[i]
 		s.seen[r.id] = true
@@ -56,14 +56,14 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []cold
 		switch {
 		case r.ready:
 			if watched || !before.IsZero() && r.since.After(before) && !s.ready[r.id] {
-				if sample, ok := w.sample(model, r); ok {
-					out = append(out, sample)
+				if served, ok := w.served(model, r); ok {
+					out = append(out, served)
 				}
 			}
 			s.ready[r.id] = true
 			delete(s.open, r.id)
 		case watched && (r.leaving || r.failed):
-			out = append(out, start.ended(r.id, r.failed, now))
+			out = append(out, ended{Sample: start.ended(r.id, r.failed, now), complete: true})
 			delete(s.open, r.id)
 		case !r.leaving && !r.failed && !s.ready[r.id] && !r.lostReadiness():
 			s.open[r.id] = openStart{model: model, since: r.since, path: w.path(*r), last: now}
@@ -71,11 +71,11 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []cold
 	}
 	for id, start := range s.open {
 		if start.model == model && !s.seen[id] {
-			out = append(out, start.ended(id, false, start.last)) // gone between two looks
+			out = append(out, ended{Sample: start.ended(id, false, start.last), complete: true}) // gone between two looks
 			delete(s.open, id)
 		}
 	}
-	slices.SortFunc(out, func(a, b coldstart.Sample) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b ended) int { return strings.Compare(a.ID, b.ID) })
 	return out
 }
 
@@ -104,51 +104,3 @@ func (o openStart) ended(id string, failed bool, at time.Time) coldstart.Sample 
 
 // resolution is that of the times in the API.
 const resolution = time.Second
-
-// sample is the start of a replica that is ready. Times in the API are whole seconds, so that a start may seem to take
-// none: it is then taken to have lasted one. ok is false when the clocks of API server and node contradict each other.
-func (w *world) sample(model string, r *replica) (coldstart.Sample, bool) {
-	last := r.last()
-	total := last.readyAt.Sub(r.since)
-	if last.readyAt.IsZero() || total < -resolution {
-		return coldstart.Sample{}, false
-	}
-	total = max(total, resolution)
-	return coldstart.Sample{
-		ID: r.id, Key: coldstart.Key{Model: model, Path: w.path(*r)}, Started: r.since, Total: total,
-		Outcome: coldstart.Served, Phases: phases(last, w.byNode[last.node], r.since, total),
-	}, true
-}
-
-// phases splits a start as far as the pod's conditions and its node tell. Schedule is what of created → PodScheduled the
-// node's own launch does not explain; ImagePull is sandbox ready (and init containers done) → container running, which
-// includes creating it. Loading weights and initialising the engine cannot be told apart from outside the container and
-// are left out, so that the phases sum to less than the total.
-func phases(p *pod, n *node, since time.Time, total time.Duration) map[coldstart.Phase]time.Duration {
-	out := map[coldstart.Phase]time.Duration{}
-	at := since
-	step := func(phase coldstart.Phase, end time.Time) {
-		if end.IsZero() || end.Before(at) || end.After(since.Add(total)) {
-			return
-		}
-		out[phase] += end.Sub(at)
-		at = end
-	}
-	if n != nil && n.created.After(since) {
-		step(coldstart.NodeLaunch, n.created)
-		if !p.scheduledAt.IsZero() && n.readyAt.Before(p.scheduledAt) {
-			step(coldstart.NodeReady, n.readyAt)
-		}
-	}
-	step(coldstart.Schedule, p.scheduledAt)
-	if p.scheduledAt.IsZero() || p.startedAt.IsZero() {
-		return out
-	}
-	for _, begun := range []time.Time{p.sandboxAt, p.initializedAt} {
-		if begun.After(at) && !begun.After(p.startedAt) {
-			at = begun
-		}
-	}
-	step(coldstart.ImagePull, p.startedAt)
-	return out
-}

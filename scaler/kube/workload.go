@@ -127,6 +127,15 @@ func (w *workload) readRayGroups(u *unstructured.Unstructured) error {
 }
 
 func templateDemands(obj map[string]any, path ...string) (*demands, error) {
+	spec, err := templateSpec(obj, path...)
+	if err != nil || spec == nil {
+		return nil, err
+	}
+	return demandsOf(spec), nil
+}
+
+// templateSpec reads a pod's spec inside of an object that is read by field; nil when there is none.
+func templateSpec(obj map[string]any, path ...string) (*corev1.PodSpec, error) {
 	m, ok, err := unstructured.NestedMap(obj, path...)
 	if err != nil || !ok {
 		return nil, err
@@ -135,7 +144,7 @@ func templateDemands(obj map[string]any, path ...string) (*demands, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &spec); err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(path, "."), err)
 	}
-	return demandsOf(&spec), nil
+	return &spec, nil
 }
 
 // knative reports whether an InferenceService is scaled by Knative; when its mode is not stated the cluster's default

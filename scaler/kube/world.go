@@ -15,13 +15,20 @@ type world struct {
 	workloads     map[Workload]*workload
 	scaledObjects []*scaledObject
 	hpas          map[object]*hpa
-	nodePools     map[string]*nodePool
+	nodePools     map[object]*nodePool
 	nodeClaims    []*nodeClaim
 	clusterQueues []*clusterQueue
 	localQueues   map[object]*localQueue
+	cohorts       []*cohort
+	flavors       map[object]*flavor
+	waiting       []*quotaRequest
 	topologies    []*topology
+	buffers       []*buffer
+	budgets       []*disruptionBudget
 	slices        []*resourceSlice
 	claims        map[object]*resourceClaim
+	events        map[string][]*startEvent // by the UID of the pod, oldest first
+	preemptions   map[string][]time.Time   // by node
 
 	byNode   map[string]*node
 	children map[Workload][]*workload // by the owner that controls them, sorted by name
@@ -34,22 +41,18 @@ func (o *Observer) world(now time.Time) *world {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := &world{unknown: map[string]string{}}
-	var workloads []*workload
-	var autoscalers []*hpa
-	var pools []*nodePool
-	var queues []*localQueue
-	var claims []*resourceClaim
 	for _, f := range o.feeds {
 		if why := f.unknown(now, o.cfg.StaleAfter); why != "" {
 			w.unknown[f.kind.id()] = why
 		}
-		w.pods, w.nodes = listed(f, w.pods), listed(f, w.nodes)
-		workloads, autoscalers = listed(f, workloads), listed(f, autoscalers)
-		w.scaledObjects, w.nodeClaims = listed(f, w.scaledObjects), listed(f, w.nodeClaims)
-		w.clusterQueues, w.topologies = listed(f, w.clusterQueues), listed(f, w.topologies)
-		w.slices, claims = listed(f, w.slices), listed(f, claims)
-		pools, queues = listed(f, pools), listed(f, queues)
 	}
+	w.pods, w.nodes, w.nodeClaims = sorted[pod](o.feeds), sorted[node](o.feeds), sorted[nodeClaim](o.feeds)
+	w.scaledObjects, w.hpas = sorted[scaledObject](o.feeds), indexed[hpa](o.feeds)
+	w.clusterQueues, w.cohorts, w.topologies = sorted[clusterQueue](o.feeds), sorted[cohort](o.feeds), sorted[topology](o.feeds)
+	w.waiting, w.localQueues, w.flavors = sorted[quotaRequest](o.feeds), indexed[localQueue](o.feeds), indexed[flavor](o.feeds)
+	w.slices, w.claims = sorted[resourceSlice](o.feeds), indexed[resourceClaim](o.feeds)
+	w.indexEvents(sorted[startEvent](o.feeds))
+	w.nodePools, w.buffers, w.budgets = indexed[nodePool](o.feeds), sorted[buffer](o.feeds), sorted[disruptionBudget](o.feeds)
 	for _, k := range kinds {
 		if _, asked := o.absent[k.id()]; !asked {
 			w.unknown[k.id()] = k.id() + " have not been looked for"
@@ -60,45 +63,52 @@ func (o *Observer) world(now time.Time) *world {
 			w.unknown[k.id()] = k.id() + " are not served by the API server"
 		}
 	}
-	w.index(workloads, autoscalers, pools, queues, claims)
+	w.own(sorted[workload](o.feeds))
+	w.byNode = make(map[string]*node, len(w.nodes))
+	for _, n := range w.nodes {
+		w.byNode[n.name] = n
+	}
 	return w
 }
 
-// index sorts the lists and makes the maps.
-func (w *world) index(workloads []*workload, autoscalers []*hpa, pools []*nodePool, queues []*localQueue, claims []*resourceClaim) {
-	slices.SortFunc(w.pods, func(a, b *pod) int { return a.compare(b.object) })
-	slices.SortFunc(w.nodes, func(a, b *node) int { return a.compare(b.object) })
-	slices.SortFunc(w.scaledObjects, func(a, b *scaledObject) int { return a.compare(b.object) })
-	slices.SortFunc(w.clusterQueues, func(a, b *clusterQueue) int { return a.compare(b.object) })
-	slices.SortFunc(w.topologies, func(a, b *topology) int { return a.compare(b.object) })
-	slices.SortFunc(w.slices, func(a, b *resourceSlice) int { return a.compare(b.object) })
-	w.workloads = make(map[Workload]*workload, len(workloads))
-	w.children = map[Workload][]*workload{}
-	slices.SortFunc(workloads, func(a, b *workload) int { return cmp.Or(a.compare(b.object), cmp.Compare(a.kind, b.kind)) })
-	for _, x := range workloads {
+// own indexes workloads, and who belongs to whom.
+func (w *world) own(all []*workload) {
+	slices.SortStableFunc(all, func(a, b *workload) int { return cmp.Or(a.compare(b.object), cmp.Compare(a.kind, b.kind)) })
+	w.workloads, w.children = make(map[Workload]*workload, len(all)), map[Workload][]*workload{}
+	for _, x := range all {
 		w.workloads[x.key()] = x
 		if x.owner.kind != "" {
 			parent := Workload{x.namespace, x.owner.kind, x.owner.name}
 			w.children[parent] = append(w.children[parent], x)
 		}
 	}
-	w.hpas, w.localQueues, w.claims = map[object]*hpa{}, map[object]*localQueue{}, map[object]*resourceClaim{}
-	for _, x := range autoscalers {
-		w.hpas[x.object] = x
+}
+
+// kept is a pointer to a kept object, which embeds its identity.
+type kept[F any] interface {
+	*F
+	identity() object
+}
+
+func (o object) identity() object { return o }
+
+// sorted lists the objects of one converted type in all feeds by name.
+func sorted[F any, P kept[F]](feeds map[feedKey]*feed) []*F {
+	var out []*F
+	for _, f := range feeds {
+		out = listed(f, out)
 	}
-	for _, x := range queues {
-		w.localQueues[x.object] = x
+	slices.SortFunc(out, func(a, b *F) int { return P(a).identity().compare(P(b).identity()) })
+	return out
+}
+
+// indexed maps the objects of one converted type in all feeds by name.
+func indexed[F any, P kept[F]](feeds map[feedKey]*feed) map[object]*F {
+	out := map[object]*F{}
+	for _, x := range sorted[F, P](feeds) {
+		out[P(x).identity()] = x
 	}
-	for _, x := range claims {
-		w.claims[x.object] = x
-	}
-	w.nodePools, w.byNode = map[string]*nodePool{}, make(map[string]*node, len(w.nodes))
-	for _, x := range pools {
-		w.nodePools[x.name] = x
-	}
-	for _, x := range w.nodes {
-		w.byNode[x.name] = x
-	}
+	return out
 }
 
 func (o object) compare(other object) int {

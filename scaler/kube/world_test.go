@@ -22,7 +22,8 @@ var resourceOf = map[string]string{
 	"HorizontalPodAutoscaler": hpas, "ScaledObject": scaledObjects, "LeaderWorkerSet": leaderSets, "RayCluster": rayClusters,
 	"RayService": rayServices, "InferenceService": inferences, "NodePool": nodePools, "NodeClaim": nodeClaims,
 	"ClusterQueue": clusterQueues, "LocalQueue": localQueues, "Topology": topologies, "ResourceSlice": resourceSlices,
-	"ResourceClaim": resourceClaims,
+	"ResourceClaim": resourceClaims, "Cohort": cohorts, "ResourceFlavor": flavors, "Workload": quotaRequests,
+	"CapacityBuffer": buffers, "PodDisruptionBudget": disruptionBudgets, "Event": events,
 }
 
 func kindNamed(t testing.TB, id string) *kind {

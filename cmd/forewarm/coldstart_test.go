@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var rewriteColdstart = flag.Bool("rewrite-coldstart", false, "write the golden files of forewarm coldstart")
+
+// coldstartFiles are three starts: one on a new node, one on a warm node with everything cached, one whose engine failed
+// twice; the last log is compressed, and events and NodeClaims follow the pods without a flag of their own.
+var coldstartFiles = []string{
+	"--kube", "testdata/coldstart/pods.json", "testdata/coldstart/events.json", "testdata/coldstart/nodeclaims.json",
+	"--log", "testdata/coldstart/chat-70b-a.log", "testdata/coldstart/chat-8b-b.log", "testdata/coldstart/chat-8b-e.log.1.gz",
+}
+
+func runColdstart(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(context.Background(), append([]string{"coldstart"}, args...), &out, &errs)
+	return out.String(), errs.String(), code
+}
+
+func TestColdstartGolden(t *testing.T) {
+	for _, format := range []string{"table", "json", "svg"} {
+		out, errs, code := runColdstart(t, append(coldstartFiles, "--format", format)...)
+		if code != 0 || errs != "" {
+			t.Fatalf("%s: exit %d: %s", format, code, errs)
+		}
+		golden := filepath.Join("testdata", "coldstart", "golden."+format)
+		if *rewriteColdstart {
+			if err := os.WriteFile(golden, []byte(out), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out != string(want) {
+			t.Errorf("%s differs from %s (read the difference, then run with -rewrite-coldstart):\n%s", format, golden, out)
+		}
+	}
+}
+
+// TestColdstartContract: the JSON form of design §9, and phases that sum to the total.
+func TestColdstartContract(t *testing.T) {
+	out, _, _ := runColdstart(t, append(coldstartFiles, "--format", "json")...)
+	var doc struct {
+		Starts []struct {
+			Pod, Model, Path string
+			Total            float64 `json:"total_seconds"`
+			Phases           []struct {
+				Phase, Source string
+				Seconds       float64
+			}
+		}
+		Paths []map[string]any
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Starts) != 3 || len(doc.Paths) != 3 {
+		t.Fatalf("%d starts on %d paths: want 3 and 3", len(doc.Starts), len(doc.Paths))
+	}
+	for _, s := range doc.Starts {
+		sum := 0.0
+		for _, p := range s.Phases {
+			sum += p.Seconds
+			if p.Source == "" {
+				t.Errorf("%s: phase %s has no source", s.Pod, p.Phase)
+			}
+		}
+		if sum < s.Total-1e-6 || sum > s.Total+1e-6 {
+			t.Errorf("%s: phases sum to %v: want %v", s.Pod, sum, s.Total)
+		}
+	}
+}
+
+func TestColdstartSVGIsXML(t *testing.T) {
+	out, _, _ := runColdstart(t, append(coldstartFiles, "--format", "svg")...)
+	d := xml.NewDecoder(strings.NewReader(out))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestColdstartUsage(t *testing.T) {
+	bad := writeFile(t, "bad.json", `{"kind": "List", "items": [{"kind": "Pod", "metadata": {"creationTimestamp": "soon"}}]}`)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "no file"},
+		{[]string{"--kube", "testdata/coldstart/pods.json", "--format", "pdf"}, "table"},
+		{[]string{"--log", "none.log", "--kube", bad}, "none.log"},
+		{[]string{"--log", "none.log", "--kube", bad}, "items[0]"},
+		{[]string{"--at", "noon", bad}, "RFC 3339"},
+	} {
+		if _, errs, code := runColdstart(t, c.args...); code != 2 || !strings.Contains(errs, c.want) {
+			t.Errorf("%q: exit %d, %q: want 2 and %q", c.args, code, errs, c.want)
+		}
+	}
+}
+
+// TestColdstartEmpty: nothing found is said, and is no error.
+func TestColdstartEmpty(t *testing.T) {
+	empty := writeFile(t, "engine.log", "hello\n")
+	out, errs, code := runColdstart(t, "--log", empty)
+	if code != 0 || !strings.Contains(out, "no start found") || !strings.Contains(out, "no line that is evidence") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
