@@ -12,6 +12,8 @@ SHELL := /bin/bash
 FUZZTIME ?= 10s
 # Extra flags for `go test`, for example: make test TESTFLAGS='-v -count=1'
 TESTFLAGS ?=
+# Flags of bench-peers; -budget 2h lets it run that much of what is not cached.
+PEERSFLAGS ?= -budget 2h
 
 # gofmt walks folders, not packages; hidden folders such as a local cache are not ours to format.
 SOURCES := $(wildcard *.go) $(filter-out data/ bin/ dist/ coverage/,$(wildcard */))
@@ -67,11 +69,13 @@ fmt: ## List files that gofmt would change
 vet: ## Run go vet
 	go vet ./...
 	go vet -tags e2e ./scaler/e2e
+	go vet -tags peers ./forecast/benchmark
 
 .PHONY: staticcheck
 staticcheck: ## Run staticcheck, at the version pinned in go.mod
 	go tool staticcheck ./...
 	go tool staticcheck -tags e2e ./scaler/e2e
+	go tool staticcheck -tags peers ./forecast/benchmark
 
 .PHONY: tidy
 tidy: ## Show what go mod tidy would change
@@ -98,6 +102,14 @@ fuzz-short: ## Run each fuzz function for FUZZTIME (10s)
 .PHONY: bench
 bench: ## Run all benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
+
+# Needs the series in ../shared/data/demand, and, for what is not in its cache, Debian's packages:
+#   apt-get install --no-install-recommends r-base-core r-cran-forecast python3-statsmodels
+# From an empty cache the peers take more than an hour of processor time; after that a run takes a minute or two. For a part:
+#   make bench-peers PEERSFLAGS="-series crane -methods 'ets|tbats' -origins 20 -budget 10m"
+.PHONY: bench-peers
+bench-peers: ## Compare the forecast with R's and Python's on real series (see forecast/benchmark)
+	go test -count=1 -tags peers -timeout 0 -v ./forecast/benchmark $(PEERSFLAGS)
 
 .PHONY: ci
 ci: ## Run what the continuous integration runs (installs packages)

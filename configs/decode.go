@@ -115,7 +115,7 @@ func wanted(goType string) string {
 		return "a duration: a number with a unit is allowed, such as 30s, 5m or 1h30m"
 	case "int", "int64", "uint64":
 		return "a whole number"
-	case "float64", "planner.TokenRate":
+	case "float64", "planner.TokenRate", "planner.RequestRate", "planner.Tokens", "planner.Ratio", "planner.Milliseconds":
 		return "a number"
 	case "bool":
 		return "true or false"

@@ -23,6 +23,9 @@ type ModelPolicy struct {
 	DrainWithin     *time.Duration     `yaml:"drain_within"`
 	QueueThreshold  *float64           `yaml:"queue_threshold"`
 	LoadMaxAge      *time.Duration     `yaml:"load_max_age"`
+	TTFT            *time.Duration     `yaml:"ttft"`
+	ITL             *time.Duration     `yaml:"itl"`
+	SLOPercentile   *float64           `yaml:"slo_percentile"`
 }
 
 // Over lays what is set over base.
@@ -36,6 +39,9 @@ func (m ModelPolicy) Over(base planner.ModelPolicy) planner.ModelPolicy {
 	set(&base.DrainWithin, m.DrainWithin)
 	set(&base.QueueThreshold, m.QueueThreshold)
 	set(&base.LoadMaxAge, m.LoadMaxAge)
+	set(&base.TTFT, m.TTFT)
+	set(&base.ITL, m.ITL)
+	set(&base.SLOPercentile, m.SLOPercentile)
 	return base
 }
 
@@ -83,6 +89,7 @@ func everyKey(m planner.ModelPolicy) ModelPolicy {
 		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, ServiceLevel: &m.ServiceLevel,
 		ScaleDownWindow: &m.ScaleDownWindow, DrainTime: &m.DrainTime, DrainWithin: &m.DrainWithin,
 		QueueThreshold: &m.QueueThreshold, LoadMaxAge: &m.LoadMaxAge,
+		TTFT: &m.TTFT, ITL: &m.ITL, SLOPercentile: &m.SLOPercentile,
 	}
 }
 

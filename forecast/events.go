@@ -256,6 +256,23 @@ func (c *Calendar) Concerns(model string) bool {
 	return slices.ContainsFunc(c.events, func(e *calendarEvent) bool { return e.concerns(model) })
 }
 
+// Unlearned lists the events about a model whose size is to be learned and that have no occurrence within [from, to), by
+// name: a history of that stretch says nothing about them.
+func (c *Calendar) Unlearned(model string, from, to time.Time) []string {
+	seen := map[string]bool{}
+	for _, o := range c.Occurrences(model, from, to) {
+		seen[o.Name] = true
+	}
+	var out []string
+	for _, e := range c.events {
+		if e.Learn && e.concerns(model) && !seen[e.Name] {
+			out = append(out, e.Name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Occurrence is one happening of an Event, from Start until Done, when the last of its ramp is over.
 type Occurrence struct {
 	Name             string

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -233,6 +234,23 @@ func TestPathsOfALearnedEventDiffer(t *testing.T) {
 	}
 }
 
+// TestCalendarIsShared: under the race detector, several goroutines may ask one calendar.
+func TestCalendarIsShared(t *testing.T) {
+	c, err := NewCalendar([]Event{{Name: "x", Start: monday, Duration: time.Hour, Recurrence: "FREQ=DAILY;COUNT=9", Learn: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if n := len(c.Occurrences("", monday, monday.AddDate(0, 1, 0))); n != 9 {
+				t.Errorf("%d occurrences, want 9", n)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestEventfulPanicsBeforeFit(t *testing.T) {
 	c, err := NewCalendar([]Event{{Name: "x", Start: monday, Duration: time.Hour, Learn: true}})
 	if err != nil {
@@ -255,5 +273,27 @@ func TestEventfulPanicsBeforeFit(t *testing.T) {
 			}()
 			call()
 		}()
+	}
+}
+
+// BenchmarkLearn is what a calendar adds to the fit of four weeks at one minute: a weekly event, daily ones and a holiday.
+func BenchmarkLearn(b *testing.B) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		b.Fatal(err)
+	}
+	sunday := time.Sunday
+	c, err := NewCalendar([]Event{
+		{Name: "weekly", Start: monday.Add(9 * time.Hour), Recurrence: "FREQ=WEEKLY", Duration: time.Hour, Multiplier: 2},
+		{Name: "daily", Start: monday.Add(14 * time.Hour), Recurrence: "FREQ=DAILY", Duration: 2 * time.Hour, Learn: true},
+		{Name: "holiday", Start: monday.Add(16 * day), Days: 1, Like: &sunday},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := dailyDemand(28*1440, time.Minute, berlin, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		Learn(s, c, "")
 	}
 }

@@ -111,8 +111,3 @@ func (h *history) floor(v float64) float64 {
 	}
 	return v
 }
-
-// blockClock is the clock of a sample taken at an origin.
-func (h *history) blockClock(origin int) BlockClock {
-	return BlockClock{Last: h.timeAt(origin), Step: h.clock.step, Steps: origin + 1, Location: h.clock.loc}
-}

@@ -8,12 +8,3 @@ func Pinball(p, q, y float64) float64 {
 	}
 	return (1 - p) * (q - y)
 }
-
-// meanPinball returns the mean over ps of the loss of the quantiles of ascending xs when y happened.
-func meanPinball(ps, xs []float64, y float64) float64 {
-	sum := 0.0
-	for _, p := range ps {
-		sum += Pinball(p, quantileSorted(p, xs), y)
-	}
-	return sum / float64(len(ps))
-}

@@ -8,6 +8,14 @@ const (
 	nameLast     = "last"
 	nameSeasonal = "snaive"
 	nameDrift    = "drift"
+
+	nameDayLevel           = "daylevel"
+	nameWeekLevel          = "weeklevel"
+	nameHoltWinters        = "dshw"
+	nameAutoregression     = "stlar"
+	nameHarmonic           = "harmonic"
+	nameAnalog             = "analog"
+	nameQuantileRegression = "quantreg"
 )
 
 // single is a Forecaster of one method: the history, the method's state, and the paths from both.
@@ -56,6 +64,12 @@ func (h *history) mustBeFitted() {
 
 // newEnsemble allocates the answer to Sample.
 func (h *history) newEnsemble(horizon int, b Blocks) Ensemble {
+	b.mustBeUsable(horizon)
+	return Ensemble{Start: h.timeAt(len(h.vals)), Step: h.clock.step, Paths: newPaths(len(b.Ages), horizon)}
+}
+
+// mustBeUsable panics when a Sample is asked for that cannot be made, which is the caller's bug.
+func (b Blocks) mustBeUsable(horizon int) {
 	if horizon < 1 || len(b.Ages) == 0 {
 		panic("forecast: sample needs a horizon and blocks of at least 1")
 	}
@@ -64,7 +78,6 @@ func (h *history) newEnsemble(horizon int, b Blocks) Ensemble {
 			panic("forecast: negative block age")
 		}
 	}
-	return Ensemble{Start: h.timeAt(len(h.vals)), Step: h.clock.step, Paths: newPaths(len(b.Ages), horizon)}
 }
 
 // LastValue forecasts that the level stays what it is; in a gap that is the last known level.

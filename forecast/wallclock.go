@@ -123,3 +123,13 @@ func floorDiv(a, b int64) int64 {
 	}
 	return q
 }
+
+// local returns the local day of the week at the start of step i and the seconds since local midnight.
+func (c *wallClock) local(i int) (weekday, seconds int) {
+	at := time.Duration(i) * c.step
+	local := c.start.Unix() + floorDiv(int64(at+c.offset(at)), int64(time.Second))
+	const secondsPerDay = int64(day / time.Second)
+	days := floorDiv(local, secondsPerDay)
+	const thursday = 4 // the first day of Unix time
+	return int(((days+thursday)%7 + 7) % 7), int(local - days*secondsPerDay)
+}

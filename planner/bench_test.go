@@ -52,10 +52,32 @@ func benchEnsemble(rng *rand.Rand, level float64) forecast.Ensemble {
 	return e
 }
 
+// benchPhysics is a replica whose capacity is computed at every Decision, with all its spreads.
+func benchPhysics() *Physics {
+	return &Physics{Iteration: 6, Prefill: 0.02, Decode: 0.02, Attention: 4e-5, PrefillAttention: 1.6e-6, KVTokens: 400_000,
+		MaxSequences: 256, MaxBatchedTokens: 2048, PrefixHit: &PrefixHit{Rate: 0.5},
+		Requests: RequestMix{Prompt: 1000, Completion: 200, PromptCV: 1, CompletionCV: 1}}
+}
+
+func BenchmarkCapacity(b *testing.B) {
+	p := benchPhysics()
+	for b.Loop() {
+		p.Capacity(p.Requests, DefaultModelPolicy().slo(), 3)
+	}
+}
+
 func BenchmarkDecide(b *testing.B) {
-	for _, size := range []struct{ models, nodes int }{{50, 500}, {1000, 2000}} {
-		b.Run(fmt.Sprintf("models=%d,nodes=%d", size.models, size.nodes), func(b *testing.B) {
+	for _, size := range []struct {
+		models, nodes int
+		physics       bool
+	}{{50, 500, false}, {1000, 2000, false}, {1000, 2000, true}} {
+		b.Run(fmt.Sprintf("models=%d,nodes=%d,physics=%v", size.models, size.nodes, size.physics), func(b *testing.B) {
 			s, p := benchState(size.models, size.nodes), Policy{Defaults: DefaultModelPolicy()}
+			for i := range s.Models {
+				if size.physics {
+					s.Models[i].Profile = &Profile{Physics: benchPhysics()}
+				}
+			}
 			d, err := Decide(s, p)
 			if err != nil {
 				b.Fatal(err)

@@ -123,6 +123,9 @@ func (m *ModelState) problems() []error {
 	if m.Profile != nil {
 		add(m.Profile.Validate())
 	}
+	if m.Requests != nil {
+		add(m.Requests.Validate())
+	}
 	if m.Load != nil && !m.Load.finite() {
 		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
 	}
@@ -195,6 +198,9 @@ func (f *Forecast) problem() error {
 	if !plausible(p.Start) {
 		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed",
 			p.Start.Format(time.RFC3339), yearMin, yearMax))
+	}
+	for _, e := range f.Events {
+		errs = append(errs, e.problem())
 	}
 	return errors.Join(append(errs, negative("prompt", p), negative("completion", c))...)
 }

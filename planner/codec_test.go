@@ -31,6 +31,7 @@ func FuzzReadState(f *testing.F) {
 	pod := StartingReplica{ID: "pod-0", Since: monday, Path: coldstart.WarmNode}
 	m := constantModel(monday, 5000, &Replicas{Ready: 1, Starting: []StartingReplica{pod}})
 	m.Forecast.Prompt.Paths[0], m.Forecast.Completion.Paths[0] = []float64{5000, 25000}, []float64{400, 0}
+	m.Forecast.Events = []EventEffect{{Name: "all-hands", From: monday, To: monday.Add(time.Hour), Prompt: 2.4, Completion: 3, Why: "stated"}}
 	waiting := 7.0
 	m.Signals = Signals{Waiting: &waiting, Backlog: &Backlog{Prompt: 10, Completion: 1}}
 	full := State{
@@ -66,6 +67,21 @@ func FuzzReadState(f *testing.F) {
 			t.Fatalf("the Decision is not reproduced:\n%s\n%s", first, replayed)
 		}
 	})
+}
+
+// TestStateRefusesAbsurdEvents: an effect that could not have come from a calendar is refused before anybody plans by it.
+func TestStateRefusesAbsurdEvents(t *testing.T) {
+	for want, e := range map[string]EventEffect{
+		`event "x" multiplies by 0`:              {Name: "x", From: monday, To: monday, Completion: 1},
+		`event "x" is from 0001-01-01T00:00:00Z`: {Name: "x", To: monday, Prompt: 1, Completion: 1},
+	} {
+		m := constantModel(monday, 5000, &Replicas{Ready: 1})
+		m.Forecast.Events = []EventEffect{e}
+		err := State{Now: monday, Interval: time.Second, Models: []ModelState{m}}.Validate()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
 }
 
 // TestAbsurdLoad: a unit mistake costs neither time nor memory and leaves a number that can be remembered.

@@ -120,7 +120,8 @@ type course struct {
 	blind     string // why nothing may shrink; empty when all facts are there
 
 	// size.go
-	needNow    int // replicas that the offered load of this moment needs; valid when needKnown
+	rates      sized // the profile for the present requests; valid when there is one
+	needNow    int   // replicas that the offered load of this moment needs; valid when needKnown
 	needKnown  bool
 	floor      int // the reactive floor; 0 when unknown, which never lowers anything
 	floorWhy   string

@@ -75,6 +75,7 @@ func (c *course) demandText() string {
 	if c.forecastOK {
 		f := c.state.Forecast
 		fmt.Fprintf(&b, "; %d joint paths by %s to %s", len(f.Prompt.Paths), f.Method, c.clock(c.forecastEnd()))
+		b.WriteString(c.eventsText())
 	} else {
 		b.WriteString("; no forecast")
 	}

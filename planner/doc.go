@@ -9,7 +9,8 @@
 // Decide runs one model through
 //
 //	demand.go  sample paths of prompt and completion tokens/s, offered load now, what is missing
-//	size.go    load ÷ Profile → replicas that must serve now; the reactive floor from load and queue
+//	size.go    load ÷ Profile → replicas that must serve now; the reactive floor from load and queue. Physics become
+//	           rates for the mix of the moment in capacity.go and lateness.go
 //	place.go   probe: which slot would the next replica get → start path → lead time
 //	warm.go    raise and hold: quantiles over paths of the peak need → replicas that must run or be starting
 //	guard.go   limits, scale-down window, blindness; up beats down
@@ -33,6 +34,7 @@
 //   - replica: one serving unit of a model, k GPUs on each of n pods. Ready replicas serve; starting ones were ordered;
 //     leaving ones are terminating and count nowhere.
 //   - serving: the replicas the load of this moment needs; warm: planned beyond that, ready before the burst.
+//   - mix: what the requests are like, means and spreads of prompt and completion; it moves what a replica carries.
 //   - shape: GPUs per pod, pods per replica, product, topology level that must hold it.
 //   - lead time: from ordering a replica to its first token; start path: cold node, warm node, cached weights.
 //   - service level τ: the share of sample paths on which the plan must be enough over the lead window.

@@ -107,7 +107,11 @@ func genModel(t *rapid.T, name string, now time.Time) ModelState {
 		m.Replicas = genReplicas(t, now)
 	}
 	if maybe("profile") {
-		m.Profile = &Profile{Prompt: 10_000, Completion: 1_000, Source: "drawn"}
+		m.Profile = genProfile(t)
+	}
+	if rapid.Bool().Draw(t, "observed") {
+		m.Requests = &RequestMix{Prompt: Tokens(rapid.Float64Range(1, 8000).Draw(t, "meanPrompt")),
+			Completion: Tokens(rapid.Float64Range(1, 1000).Draw(t, "meanCompletion"))}
 	}
 	if maybe("waiting") {
 		waiting := float64(rapid.IntRange(0, 30).Draw(t, "queue"))
@@ -120,6 +124,21 @@ func genModel(t *rapid.T, name string, now time.Time) ModelState {
 		m.Actuator = &Actuator{ScaleUpTolerance: 0.1, Paused: rapid.Bool().Draw(t, "paused")}
 	}
 	return m
+}
+
+// genProfile draws one of the three forms, each of about the same size.
+func genProfile(t *rapid.T) *Profile {
+	mix := RequestMix{Prompt: 1000, Completion: 200}
+	switch rapid.IntRange(0, 3).Draw(t, "form") {
+	case 0:
+		p := benchPhysics()
+		p.PrefixHit = nil
+		return &Profile{Physics: p, Source: "drawn"}
+	case 1:
+		return &Profile{Table: &RateTable{Prompts: []Tokens{500, 2000}, Completions: []Tokens{100, 400},
+			PerSecond: [][]RequestRate{{12, 4}, {6, 3}}, Requests: mix}, Source: "drawn"}
+	}
+	return &Profile{Prompt: 10_000, Completion: 1_000, Source: "drawn"}
 }
 
 func genShape(t *rapid.T) Shape {

@@ -47,6 +47,20 @@ type ModelPolicy struct {
 	QueueThreshold float64 `json:"queue_threshold" yaml:"queue_threshold"`
 	// LoadMaxAge is how old the newest load may be; beyond it the model is flown blind: hold and grow only.
 	LoadMaxAge time.Duration `json:"load_max_age_ns" yaml:"load_max_age"`
+	// TTFT and ITL bound what requests may take until their first token and, as a mean, between tokens; 0 is no bound.
+	// SLOPercentile of the requests must be within; 0 is 95 %. Profiles of stated rates have their SLO in them already.
+	TTFT          time.Duration `json:"ttft_ns,omitempty" yaml:"ttft"`
+	ITL           time.Duration `json:"itl_ns,omitempty" yaml:"itl"`
+	SLOPercentile float64       `json:"slo_percentile,omitempty" yaml:"slo_percentile"`
+}
+
+// slo is what replicas with known physics are sized for.
+func (m ModelPolicy) slo() SLO {
+	s := SLO{TTFT: m.TTFT, ITL: m.ITL, Percentile: m.SLOPercentile}
+	if s.Percentile == 0 {
+		s.Percentile = 0.95
+	}
+	return s
 }
 
 // DefaultModelPolicy is the policy of a model about which nothing was said.
@@ -60,6 +74,9 @@ func DefaultModelPolicy() ModelPolicy {
 		DrainWithin:     time.Minute,
 		QueueThreshold:  5,
 		LoadMaxAge:      3 * time.Minute,
+		TTFT:            2 * time.Second,
+		ITL:             50 * time.Millisecond,
+		SLOPercentile:   0.95,
 	}
 }
 
@@ -109,11 +126,16 @@ func (m ModelPolicy) validate(prefix string) []error {
 	if !(m.QueueThreshold > 0 && m.QueueThreshold <= 1e6) {
 		bad("queue_threshold", m.QueueThreshold, "above 0 and at most 1000000 waiting requests per replica are allowed")
 	}
+	if m.SLOPercentile != 0 && !(m.SLOPercentile >= 0.5 && m.SLOPercentile <= 0.9999) {
+		bad("slo_percentile", m.SLOPercentile, "0.5 to 0.9999 are allowed, or 0 for 0.95")
+	}
 	for _, d := range []struct {
 		key      string
 		v        time.Duration
 		min, max time.Duration
 	}{
+		{"ttft", m.TTFT, 0, time.Hour},
+		{"itl", m.ITL, 0, time.Minute},
 		{"scale_down_window", m.ScaleDownWindow, 0, 24 * time.Hour},
 		{"drain_time", m.DrainTime, 0, 24 * time.Hour},
 		{"drain_within", m.DrainWithin, time.Second, time.Hour},

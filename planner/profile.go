@@ -39,33 +39,85 @@ func (s Shape) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Profile is the measured physics of one replica within its SLO, as a two-resource server: Prompt is the rate of prompt
-// tokens it can prefill when it does nothing else, Completion the rate of completion tokens it can decode when it does
-// nothing else. Prefill and decode share the same iterations, so the utilisations of both add up (not the tokens):
-// a load fits while Prompt/Profile.Prompt + Completion/Profile.Completion ≤ 1. This is the linear token form of the
-// continuous-batching iteration cost T = α + β·prefill + β·decode + γ·KV with the mean request shape inserted.
+// Profile is what one replica carries within its SLO, in one of three forms.
 //
-// Source says who measured it, when and with which request shape; it is repeated in the Steps.
+// Stated rates: Prompt is the rate of prompt tokens it can prefill when it does nothing else, Completion the rate of
+// completion tokens it can decode when it does nothing else. Prefill and decode share the same iterations, so the
+// utilisations of both add up (not the tokens): a load fits while Prompt/Profile.Prompt + Completion/Profile.Completion
+// ≤ 1. Physics: the cost of its iterations and its limits, from which the rates for the present mix of requests and the
+// SLO of the policy are computed at every Decision. Table: measured requests per second by size of request.
+//
+// Source says who measured it, when and with which requests; it is repeated in the Steps.
 type Profile struct {
-	Prompt     TokenRate `json:"prompt_tokens_per_s" yaml:"prompt_tokens_per_s"`
-	Completion TokenRate `json:"completion_tokens_per_s" yaml:"completion_tokens_per_s"`
-	Source     string    `json:"source,omitempty" yaml:"source"`
+	Prompt     TokenRate  `json:"prompt_tokens_per_s,omitempty" yaml:"prompt_tokens_per_s,omitempty"`
+	Completion TokenRate  `json:"completion_tokens_per_s,omitempty" yaml:"completion_tokens_per_s,omitempty"`
+	Physics    *Physics   `json:"physics,omitempty" yaml:"physics,omitempty"`
+	Table      *RateTable `json:"table,omitempty" yaml:"table,omitempty"`
+	Source     string     `json:"source,omitempty" yaml:"source,omitempty"`
 }
 
-// Validate reports every field out of range. Rates must be positive and finite.
+// Stated reports whether the profile is in the form of stated rates.
+func (p Profile) Stated() bool { return p.Physics == nil && p.Table == nil }
+
+// Validate reports every field out of range, and a profile in more than one form. Rates must be positive and finite.
 func (p Profile) Validate() error {
+	forms := 0
 	var errs []error
-	check := func(key string, v TokenRate) {
-		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) || f <= 0 {
-			errs = append(errs, fmt.Errorf("profile.%s is %v: a positive, finite number of tokens/s of one replica is allowed", key, f))
-		}
+	if p.Physics != nil {
+		forms++
+		errs = append(errs, p.Physics.Validate())
 	}
-	check("prompt_tokens_per_s", p.Prompt)
-	check("completion_tokens_per_s", p.Completion)
+	if p.Table != nil {
+		forms++
+		errs = append(errs, p.Table.Validate())
+	}
+	if p.Prompt != 0 || p.Completion != 0 || forms == 0 {
+		forms++
+		check := func(key string, v TokenRate) {
+			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) || f <= 0 {
+				errs = append(errs, fmt.Errorf("profile.%s is %v: a positive, finite number of tokens/s of one replica is allowed", key, f))
+			}
+		}
+		check("prompt_tokens_per_s", p.Prompt)
+		check("completion_tokens_per_s", p.Completion)
+	}
+	if forms > 1 {
+		errs = append(errs, errors.New("profile has several of the two rates, physics and table: one form is allowed"))
+	}
 	return errors.Join(errs...)
 }
 
-// utilisation is the share of one replica that the load takes; above 1 it needs more than one.
+// sized is a profile for one mix of requests: the rates, and for physics and tables what they rest on.
+type sized struct {
+	Profile              // stated rates
+	mix      *RequestMix // nil for stated rates
+	capacity *Capacity   // nil unless from physics
+}
+
+// sizedFor turns a profile into the rates of one mix, SLO and number of replicas. The mix is what was observed, nil when
+// unknown; a spread of 0 in it is unknown too and that of the profile stands in.
+func (p Profile) sizedFor(observed *RequestMix, slo SLO, replicas int) sized {
+	switch {
+	case p.Physics != nil:
+		mix := p.Physics.Requests.observed(observed)
+		c := p.Physics.Capacity(mix, slo, replicas)
+		c.Rates.Source = p.Source
+		return sized{Profile: c.Rates, mix: &mix, capacity: &c}
+	case p.Table != nil:
+		mix := p.Table.Requests.observed(observed)
+		rates := p.Table.rates(mix)
+		rates.Source = p.Source
+		return sized{Profile: rates, mix: &mix}
+	}
+	return sized{Profile: p}
+}
+
+// dilutes reports whether a replica carries less the more of them there are.
+func (p Profile) dilutes() bool {
+	return p.Physics != nil && p.Physics.PrefixHit != nil && !p.Physics.PrefixHit.Affine && p.Physics.PrefixHit.Rate > 0
+}
+
+// utilisation is the share of one replica that the load takes; above 1 it needs more than one. The profile has rates.
 func (p Profile) utilisation(prompt, completion float64) float64 {
 	return prompt/float64(p.Prompt) + completion/float64(p.Completion)
 }

@@ -205,7 +205,9 @@ func dumbFloor(m ModelState, p ModelPolicy) float64 {
 		prompt += float64(b.Prompt) / p.DrainWithin.Seconds()
 		completion += float64(b.Completion) / p.DrainWithin.Seconds()
 	}
-	return math.Max(floor, prompt/float64(m.Profile.Prompt)+completion/float64(m.Profile.Completion))
+	// No replica of genModel has a prefix cache, so that their number does not matter.
+	rates := m.Profile.sizedFor(m.Requests, p.slo(), 1)
+	return math.Max(floor, prompt/float64(rates.Prompt)+completion/float64(rates.Completion))
 }
 
 // TestMemorySize: a model's memory stays within 4 KiB after wishes that fell at every tick of a day, which is what fills

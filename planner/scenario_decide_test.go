@@ -72,11 +72,34 @@ func (w *scenario) history(t *testing.T, d *datadriven.TestData) string {
 	return b.String()
 }
 
+func (w *scenario) events(t *testing.T, d *datadriven.TestData) string {
+	var events []forecast.Event
+	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
+		fields := strings.Fields(line)
+		at, err := time.Parse("15:04", fields[1])
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		e := forecast.Event{Name: fields[0], Duration: parseDuration(t, d, strings.TrimPrefix(fields[2], "for="))}
+		e.Start = time.Date(w.now.Year(), w.now.Month(), w.now.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
+		if _, err := fmt.Sscanf(fields[3], "×%g", &e.Multiplier); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		events = append(events, e)
+	}
+	c, err := forecast.NewCalendar(events)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	w.calendar = c
+	return ""
+}
+
 func (w *scenario) newTracker(t *testing.T, d *datadriven.TestData, m *scenarioModel, method string) *Tracker {
 	tracker, err := NewTracker(TrackerConfig{
 		Step: time.Minute, Horizon: 30 * time.Minute, Interval: 15 * time.Second, Paths: 100, Method: method, Seed: 1,
 		Models: []TrackedModel{{Name: m.state.Name, Shape: m.state.Shape, Profile: m.state.Profile}},
-		Ledger: &coldstart.Ledger{},
+		Ledger: &coldstart.Ledger{}, Events: w.calendar,
 	})
 	if err != nil {
 		d.Fatalf(t, "%v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"forewarm/coldstart"
+	"forewarm/forecast"
 )
 
 // TestScenarios runs testdata/scenarios/*. A scenario sets facts, one kind at a time, and asks for Decisions; facts stay
@@ -32,6 +33,8 @@ import (
 //	  N prompt SERIES completion SERIES
 //	history M method=NAME                    a Tracker learns the minutes that end now; the next call continues them
 //	  prompt|completion|requests SERIES
+//	events                                   the calendar of Trackers made later; one event per line:
+//	  NAME HH:MM for=D ×MULTIPLIER           today
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
 //	decide [brief]                           one Decision, in full or one line per model
@@ -58,6 +61,7 @@ type scenario struct {
 	policy    Policy
 	memory    Memory
 	gaps      []Gap
+	calendar  *forecast.Calendar
 }
 
 type scenarioModel struct {
@@ -79,7 +83,8 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	commands := map[string]func(*testing.T, *datadriven.TestData) string{
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
-		"history": w.history, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide, "watch": w.watch,
+		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
+		"requests": w.requests, "watch": w.watch,
 	}
 	run := commands[d.Cmd]
 	if run == nil {
@@ -121,9 +126,32 @@ func (w *scenario) model(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "shape: %v", err)
 	}
 	m.Shape.Topology = textArg(t, d, "topology", "")
-	m.Profile = nil
-	if !d.HasArg("noprofile") {
+	m.Profile, m.Requests = nil, nil
+	switch {
+	case d.HasArg("physics"):
+		m.Profile = w.physics(t, d)
+	case !d.HasArg("noprofile"):
 		m.Profile = &Profile{Prompt: TokenRate(floatArg(t, d, "prompt")), Completion: TokenRate(floatArg(t, d, "completion"))}
+	}
+	return ""
+}
+
+// physics is an 8B model on one H100, with the KV tokens and sequences of the arguments, made for 1000 prompt and 200
+// completion tokens that spread as much as an exponential distribution.
+func (w *scenario) physics(t *testing.T, d *datadriven.TestData) *Profile {
+	p := benchPhysics()
+	p.PrefixHit = nil
+	p.KVTokens = Tokens(floatArg(t, d, "kv"))
+	p.MaxSequences = int(floatArg(t, d, "sequences"))
+	return &Profile{Physics: p, Source: "8B on H100, prior"}
+}
+
+// requests sets the observed mean sizes of a request.
+func (w *scenario) requests(t *testing.T, d *datadriven.TestData) string {
+	m := w.named(t, d)
+	m.state.Requests = nil
+	if !d.HasArg("unknown") {
+		m.state.Requests = &RequestMix{Prompt: Tokens(floatArg(t, d, "prompt")), Completion: Tokens(floatArg(t, d, "completion"))}
 	}
 	return ""
 }
@@ -249,6 +277,10 @@ func (w *scenario) setPolicy(t *testing.T, d *datadriven.TestData) string {
 			p.QueueThreshold = parseFloat(t, d, v)
 		case "window":
 			p.ScaleDownWindow = parseDuration(t, d, v)
+		case "ttft":
+			p.TTFT = parseDuration(t, d, v)
+		case "itl":
+			p.ITL = parseDuration(t, d, v)
 		case "drain":
 			p.DrainTime = parseDuration(t, d, v)
 		case "drainwithin":

@@ -3,6 +3,8 @@ package planner
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,12 +15,18 @@ import (
 //
 // Unknown parts are left out: they cannot lower the floor, and blindness keeps the plan from shrinking meanwhile.
 func (c *course) size() {
-	l, p := c.state.Load, c.state.Profile
-	if l != nil && p != nil {
-		c.needNow = p.replicasFor(float64(l.Prompt), float64(l.Completion))
+	l := c.state.Load
+	if c.state.Profile != nil {
+		c.rates = c.ratesFor(l)
+	}
+	if l != nil && c.state.Profile != nil {
+		c.needNow = c.rates.replicasFor(float64(l.Prompt), float64(l.Completion))
 		c.needKnown = c.loadKnown
 		c.floor = c.needNow
-		c.step(StageSize, &c.needNow, sizeText(*l, *p))
+		s := c.step(StageSize, &c.needNow, c.sizeText(l.Load))
+		if c.rates.capacity != nil {
+			s.BoundBy = string(c.rates.capacity.Bound)
+		}
 	} else {
 		c.step(StageSize, nil, "the load cannot be turned into replicas: it is unknown or there is no replica profile")
 	}
@@ -35,13 +43,70 @@ func (c *course) size() {
 	c.next.Needed = pushMax(c.memory.Needed, Count{At: c.now, Replicas: needed}, c.now.Add(-horizon))
 }
 
-func sizeText(l ObservedLoad, p Profile) string {
-	why := fmt.Sprintf("%s fill %.2f replicas (one takes %.0f prompt or %.0f completion tok/s", l.Load,
-		p.utilisation(float64(l.Prompt), float64(l.Completion)), float64(p.Prompt), float64(p.Completion))
-	if p.Source != "" {
-		why += "; " + p.Source
+// ratesFor turns the profile into rates for the replicas that there are, or for as many as the load needs when those are
+// more: spread over more replicas each finds less in its prefix cache, so that a number that was right for fewer is short.
+func (c *course) ratesFor(l *ObservedLoad) sized {
+	replicas := max(1, c.memory.Replicas)
+	if c.supplyOK {
+		replicas = max(1, c.supply)
 	}
-	return why + ")"
+	rates := c.state.Profile.sizedFor(c.state.Requests, c.policy.slo(), replicas)
+	const rounds = 4 // each adds less than the one before
+	for range rounds {
+		if l == nil || !c.state.Profile.dilutes() {
+			break
+		}
+		need := rates.replicasFor(float64(l.Prompt), float64(l.Completion))
+		if need <= replicas {
+			break
+		}
+		replicas = need
+		rates = c.state.Profile.sizedFor(c.state.Requests, c.policy.slo(), replicas)
+	}
+	return rates
+}
+
+func (c *course) sizeText(l Load) string {
+	r := &c.rates
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s fill %.2f replicas (", l, r.utilisation(float64(l.Prompt), float64(l.Completion)))
+	switch {
+	case r.capacity != nil:
+		b.WriteString(c.capacityText())
+	case r.mix != nil:
+		fmt.Fprintf(&b, "one takes %.0f prompt or %.0f completion tok/s at %s, by the table of measured rates", float64(r.Prompt),
+			float64(r.Completion), r.mix)
+	default:
+		fmt.Fprintf(&b, "one takes %.0f prompt or %.0f completion tok/s", float64(r.Prompt), float64(r.Completion))
+	}
+	if r.Source != "" {
+		b.WriteString("; " + r.Source)
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// capacityText says what one replica of known physics carries, within what, and how far it is from its other limits.
+func (c *course) capacityText() string {
+	a, p, slo := c.rates.capacity, c.state.Profile.Physics, c.policy.slo()
+	var b strings.Builder
+	fmt.Fprintf(&b, "one carries %.3g requests/s of %s", float64(a.Requests), c.rates.mix)
+	if slo.TTFT > 0 && !slices.Contains(a.Unmet, BoundTTFT) {
+		fmt.Fprintf(&b, ", TTFT within %v", slo.TTFT)
+	}
+	fmt.Fprintf(&b, ", p%s: ITL is %.0f ms then, %.0f of %d sequences and %.0f %% of the KV tokens are in use", percent(slo.Percentile),
+		float64(a.ITL)/float64(time.Millisecond), float64(a.Sequences), p.MaxSequences, 100*float64(a.KVTokens/p.KVTokens))
+	for _, bound := range a.Unmet {
+		what := fmt.Sprintf("ITL of %v", slo.ITL)
+		if bound == BoundTTFT {
+			what = fmt.Sprintf("TTFT of %v", slo.TTFT)
+		}
+		fmt.Fprintf(&b, "; the %s is out of reach for such requests even on an idle replica, so it is left out", what)
+	}
+	if c.rates.mix.moved(p.Requests) {
+		fmt.Fprintf(&b, "; the profile was made for %s", p.Requests)
+	}
+	return b.String()
 }
 
 // reactiveWindowMin is the shortest stretch of observed need that a release without forecast authority may rest on: the
@@ -51,8 +116,8 @@ const reactiveWindowMin = 5 * time.Minute
 // addBacklog raises the floor to the load plus the queue's tokens worked off within the policy's time. An unknown load
 // is left out, which makes the sum a lower bound.
 func (c *course) addBacklog() {
-	p, b := c.state.Profile, c.state.Signals.Backlog
-	if p == nil || b == nil || (b.Prompt <= 0 && b.Completion <= 0) {
+	b := c.state.Signals.Backlog
+	if c.state.Profile == nil || b == nil || (b.Prompt <= 0 && b.Completion <= 0) {
 		return
 	}
 	var l Load
@@ -60,7 +125,7 @@ func (c *course) addBacklog() {
 		l = c.state.Load.Load
 	}
 	seconds := c.policy.DrainWithin.Seconds()
-	n := p.replicasFor(float64(l.Prompt)+float64(b.Prompt)/seconds, float64(l.Completion)+float64(b.Completion)/seconds)
+	n := c.rates.replicasFor(float64(l.Prompt)+float64(b.Prompt)/seconds, float64(l.Completion)+float64(b.Completion)/seconds)
 	if n > c.floor {
 		c.floor = n
 		c.floorWhy = fmt.Sprintf("a backlog of %.0f prompt + %.0f completion tokens on top of the load, worked off within %s",

@@ -38,7 +38,9 @@ type ModelState struct {
 	LeadTimes []coldstart.LeadTime `json:"lead_times,omitempty"`
 	Shape     Shape                `json:"shape"`
 	Profile   *Profile             `json:"profile,omitempty"`
-	Actuator  *Actuator            `json:"actuator,omitempty"`
+	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
+	Requests *RequestMix `json:"requests,omitempty"`
+	Actuator *Actuator   `json:"actuator,omitempty"`
 }
 
 // Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.
@@ -53,6 +55,8 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Events are those of the calendar whose effects the paths hold.
+	Events []EventEffect `json:"events,omitempty"`
 }
 
 // Replicas is the supply of one model. Terminating pods are in none of the counts but Leaving.

@@ -26,7 +26,9 @@ type TrackerConfig struct {
 	Seed   uint64
 	// Location places daily and weekly seasons; nil means UTC.
 	Location *time.Location
-	Models   []TrackedModel
+	// Events change demand at known times; nil is none.
+	Events *forecast.Calendar
+	Models []TrackedModel
 	// Ledger holds the cold starts known so far and the stated lead times. The Tracker adds what it observes.
 	Ledger *coldstart.Ledger
 }
@@ -125,7 +127,10 @@ func newTrackedModel(cfg TrackerConfig, m TrackedModel) (*trackedModel, error) {
 	if err := errors.Join(m.Shape.Validate(), profile, err); err != nil {
 		return nil, err
 	}
-	return &trackedModel{TrackedModel: m, prompt: prompt, completion: completion, fitProblem: "no history yet"}, nil
+	return &trackedModel{
+		TrackedModel: m, prompt: forecast.WithEvents(prompt, cfg.Events, m.Name),
+		completion: forecast.WithEvents(completion, cfg.Events, m.Name), fitProblem: "no history yet",
+	}, nil
 }
 
 // Fit replaces a model's history. It returns forecast.ErrShortHistory, wrapped, when there is too little of it; what was
@@ -162,8 +167,8 @@ func (t *Tracker) Skill(model string) (prompt, completion forecast.Skill, ok boo
 	if m == nil || !m.fitted {
 		return forecast.Skill{}, forecast.Skill{}, false
 	}
-	p, okP := m.prompt.(skilled)
-	c, okC := m.completion.(skilled)
+	p, okP := bare(m.prompt).(skilled)
+	c, okC := bare(m.completion).(skilled)
 	if !okP || !okC {
 		return forecast.Skill{}, forecast.Skill{}, false
 	}
@@ -255,6 +260,7 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 		LeadTimes: t.leadTimes(m, now),
 	}
 	ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
+	ms.Requests = m.sizes.mix()
 	ms.Forecast = t.forecast(m)
 	if ms.Forecast == nil {
 		gap("forecast", "%s", m.fitProblem)
@@ -389,6 +395,7 @@ func (t *Tracker) forecast(m *trackedModel) *Forecast {
 		Prompt:     briefly(m.prompt.Sample(horizon, blocks)),
 		Completion: briefly(m.completion.Sample(horizon, blocks)),
 		Method:     m.prompt.Name(),
+		Events:     m.eventsAhead(m.next, m.next.Add(time.Duration(horizon)*t.cfg.Step)),
 	}
 	f.MayShrink, f.Authority = t.authority(m)
 	m.ensemble = f

@@ -75,6 +75,15 @@ func (r *requestSizes) add(prompt, completion, requests float64) {
 	r.requests = r.requests*sizeDecay + requests
 }
 
+// mix is the mean size of a request; nil when it is unknown. A request without a token of either kind counts as one: the
+// rates are means over time and need not belong to whole requests.
+func (r requestSizes) mix() *RequestMix {
+	if r.requests <= 0 {
+		return nil
+	}
+	return &RequestMix{Prompt: Tokens(max(1, r.prompt/r.requests)), Completion: Tokens(max(1, r.completion/r.requests))}
+}
+
 // backlog is the work of waiting requests of mean size; nil when either is unknown.
 func (r requestSizes) backlog(waiting *float64) *Backlog {
 	if waiting == nil || r.requests <= 0 {

@@ -248,7 +248,7 @@ func (c *course) leadBack() time.Duration {
 
 // pathNeeds is, per sample path, the replicas that the peak within steps [first, last] needs.
 func (c *course) pathNeeds(first, last int) []int {
-	f, p := c.state.Forecast, c.state.Profile
+	f, p := c.state.Forecast, &c.rates.Profile
 	needs := make([]int, len(f.Prompt.Paths))
 	for i := range needs {
 		prompt, completion := f.Prompt.Paths[i], f.Completion.Paths[i]
@@ -272,7 +272,7 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 		}
 		return short
 	}
-	f, p := c.state.Forecast, c.state.Profile
+	f, p := c.state.Forecast, &c.rates.Profile
 	arrivals := c.arrivals(len(needs))
 	for i := range short {
 		short[i] = math.MinInt

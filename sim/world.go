@@ -135,6 +135,8 @@ func (m Model) validate() error {
 	p.nest("physics", m.Physics.Validate())
 	if err := m.Profile.Validate(); err != nil {
 		p.errs = append(p.errs, err)
+	} else if !m.Profile.Stated() {
+		p.add("profile has physics or a table: the two stated rates are allowed, which a simulated minute's need is counted by")
 	}
 	p.nest("workload", m.Workload.Validate())
 	p.nest("startup", m.Startup.validate())

@@ -1,5 +1,5 @@
-// Command forewarm is the offline side of forewarm: it forecasts, backtests, replays recorded decisions, takes replica
-// starts apart and asks a running forewarmd what it plans and why. It links no Kubernetes client.
+// Command forewarm is the offline side of forewarm: it forecasts, backtests, fits replica physics, replays recorded
+// decisions, takes replica starts apart and asks a running forewarmd what it plans and why. It links no Kubernetes client.
 //
 // Exit codes: 0 done, 1 a check found something or the work was interrupted, 2 bad usage or bad input.
 package main
@@ -54,12 +54,14 @@ func newRootCmd() *cobra.Command {
 		Short: "Plan GPU capacity for LLM serving ahead of the burst",
 		Long: `forewarm plans GPU capacity for LLM serving ahead of the burst.
 
-Offline: forecast and backtest a demand series, replay a recorded State, take replica starts apart.
+Offline: forecast and backtest a demand series, fit the physics of replicas, replay a recorded State, take replica
+starts apart.
 Online: ask a running forewarmd what it plans for a model, and why.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd(), newColdstartCmd())
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd(), newColdstartCmd(), newProfileCmd())
 	return root
 }

@@ -49,7 +49,7 @@ func runCheck(ctx context.Context, cfg *config, out io.Writer, log *slog.Logger)
 // metricFindings are those of the configuration and of the metrics it names; reached is false when the server could not
 // be asked.
 func metricFindings(ctx context.Context, cfg *config, source *prom.Source, now time.Time) (findings []prom.Finding, reached bool) {
-	findings = configFindings(cfg)
+	findings = append(configFindings(cfg), eventFindings(cfg, now)...)
 	fromServer, err := source.Check(ctx, now)
 	if err != nil {
 		return append(findings, prom.Finding{Severity: prom.Error, Subject: "url", Text: err.Error(),
@@ -110,6 +110,22 @@ func configFindings(cfg *config) []prom.Finding {
 			find(prom.Error, m.Name, "load_max_age", fmt.Sprintf("load_max_age is %s, but the newest load is up to %s old between two steps: "+
 				"it would count as missing, and the plan would never shrink", policy.For(m.Name).LoadMaxAge, age),
 				"raise load_max_age, or shorten prometheus.step")
+		}
+	}
+	return out
+}
+
+// eventFindings are events that are to be learned and that the history says nothing about.
+func eventFindings(cfg *config, now time.Time) []prom.Finding {
+	if cfg.calendar == nil {
+		return nil
+	}
+	var out []prom.Finding
+	for _, model := range cfg.modelNames() {
+		if names := cfg.calendar.Unlearned(model, now.Add(-cfg.Forecast.History), now); len(names) > 0 {
+			out = append(out, prom.Finding{Severity: prom.Warning, Model: model, Subject: "events", Text: fmt.Sprintf(
+				"to be learned, but without an occurrence in the %s of history that are read: %s", cfg.Forecast.History, strings.Join(names, ", ")),
+				Remedy: "state a multiplier, or raise forecast.history"})
 		}
 	}
 	return out

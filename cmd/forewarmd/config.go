@@ -28,11 +28,15 @@ type config struct {
 	Prometheus prom.Config    `yaml:"prometheus"`
 	Kubernetes kube.Config    `yaml:"kubernetes"`
 	Forecast   forecastConfig `yaml:"forecast"`
-	Policy     configs.Policy `yaml:"policy"`
-	Models     []modelConfig  `yaml:"models"`
+	// Events names the file of events and holidays, as configs.ReadEvents reads it.
+	Events string         `yaml:"events"`
+	Policy configs.Policy `yaml:"policy"`
+	Models []modelConfig  `yaml:"models"`
 
-	location *time.Location // of Forecast.Timezone
-	raw      []byte         // as it was read
+	location  *time.Location     // of Forecast.Timezone
+	calendar  *forecast.Calendar // of Events; nil without
+	raw       []byte             // as it was read
+	rawEvents []byte
 }
 
 type httpConfig struct {
@@ -52,6 +56,8 @@ type modelConfig struct {
 	prom.ModelConfig `yaml:",inline"`
 	Shape            planner.Shape    `yaml:"shape"`
 	Profile          *planner.Profile `yaml:"profile"`
+	// ProfileName takes the profile from the built-in catalogue instead.
+	ProfileName string `yaml:"profile_name"`
 	// LeadTimes are stated by a person for a start path, or for "any"; they serve until starts have been measured.
 	LeadTimes map[string]statedLead `yaml:"lead_times"`
 	// WeightsGB is the size of the weights in 10⁹ bytes; 0 is unknown. It puts the model in a size class, and gives it a lead
@@ -104,10 +110,41 @@ func parseConfig(name string, data []byte) (*config, error) {
 			errs = append(errs, fmt.Errorf("%s: %s", name, l))
 		}
 	}
+	errs = append(errs, c.readEvents(name))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return &c, nil
+}
+
+// readEvents reads the calendar. An event about a model that there is not would be left out without a word.
+func (c *config) readEvents(name string) error {
+	if c.Events == "" {
+		return nil
+	}
+	var err error
+	if c.rawEvents, err = os.ReadFile(c.Events); err != nil {
+		return fmt.Errorf("%s: events: %w", name, err)
+	}
+	loc := c.location
+	if loc == nil {
+		loc = time.UTC // the timezone is reported already
+	}
+	if c.calendar, err = configs.ReadEvents(c.Events, c.rawEvents, loc); err != nil {
+		return err
+	}
+	var errs []error
+	for _, model := range c.calendar.Models() {
+		if !slices.Contains(c.modelNames(), model) {
+			hint := ""
+			if near := forecast.Nearest(model, c.modelNames()); near != "" {
+				hint = fmt.Sprintf(" (did you mean %q?)", near)
+			}
+			errs = append(errs, fmt.Errorf("%s: an event is about model %q%s: the names under models are allowed: %s", c.Events, model,
+				hint, strings.Join(c.modelNames(), ", ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *config) validate() error {
@@ -199,6 +236,7 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 	if m.Profile != nil {
 		errs = append(errs, m.Profile.Validate())
 	}
+	errs = append(errs, m.takeProfile())
 	if !(m.WeightsGB >= 0 && m.WeightsGB <= weightsMaxGB) {
 		errs = append(errs, fmt.Errorf("weights_gb is %v: 0 (unknown) to %v are allowed", m.WeightsGB, weightsMaxGB))
 	}
@@ -222,6 +260,27 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 			"without a replica (source %s, or %s with requests or queue)", m.Arrivals.Source, prom.ArrivalsGIE, prom.ArrivalsCustom))
 	}
 	return errors.Join(errs...)
+}
+
+// takeProfile puts the profile that the catalogue has under the name in the place of a stated one.
+func (m *modelConfig) takeProfile() error {
+	if m.ProfileName == "" {
+		return nil
+	}
+	if m.Profile != nil {
+		return fmt.Errorf("profile_name is %q and there is a profile too: one of them is allowed", m.ProfileName)
+	}
+	catalogue, err := configs.BuiltinCatalogue()
+	if err != nil {
+		return err
+	}
+	entry, err := catalogue.Find(m.ProfileName)
+	if err != nil {
+		return fmt.Errorf("profile_name: %w", err)
+	}
+	p := entry.Profile()
+	m.Profile = &p
+	return nil
 }
 
 // seesDemandAtZero reports whether demand is counted where it arrives: with no replica left, the replicas' own metrics
@@ -344,6 +403,7 @@ func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
 		Step: c.Prometheus.Step, Horizon: c.Forecast.Horizon, Interval: c.Tick, Paths: c.Forecast.Paths,
 		History: c.Forecast.History,
 		Method:  c.Forecast.Method, Seed: c.Policy.Seed, Location: c.location, Ledger: ledger,
+		Events: c.calendar,
 	}
 	for i := range c.Models {
 		m := &c.Models[i]

@@ -2,9 +2,11 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"forewarm/configs"
 	"forewarm/planner"
@@ -53,6 +55,69 @@ models:
   shape: {gpus: 1, pods: 1}
 `
 
+// A profile can be taken from the catalogue by its name, and a wrong name says what there is of that model.
+func TestConfigTakesAProfileByName(t *testing.T) {
+	const name = "llama-3.1-70b/fp8/h200_sxm/tp4/vllm"
+	c, err := parseConfig("f.yaml", []byte(minimal+"  profile_name: "+name+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := c.Models[0].Profile; p == nil || p.Physics == nil || !strings.Contains(p.Source, name) {
+		t.Errorf("the profile is %+v", p)
+	}
+	_, err = parseConfig("f.yaml", []byte(minimal+"  profile_name: llama-3.1-70b/x\n"))
+	if err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("a wrong name: %v", err)
+	}
+	_, err = parseConfig("f.yaml", []byte(minimal+"  profile_name: "+name+"\n  profile: {prompt_tokens_per_s: 1, completion_tokens_per_s: 1}\n"))
+	if err == nil || !strings.Contains(err.Error(), "one of them is allowed") {
+		t.Errorf("a name and a profile: %v", err)
+	}
+}
+
+// The calendar is read with the file, in the zone of the forecast, and what is wrong with it is reported with the rest.
+func TestConfigReadsTheCalendar(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := minimal + "forecast: {timezone: Europe/Berlin}\nevents: " + path + "\n"
+	write("events: [{name: launch, start: 2026-07-01 09:00, duration: 1h, learn: true, models: [m]}]\n")
+	c, err := parseConfig("f.yaml", []byte(with))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := c.ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nine := time.Date(2026, 7, 1, 7, 0, 0, 0, time.UTC)
+	if o := c.trackerConfig(ledger).Events.Occurrences("m", nine, nine.Add(time.Minute)); len(o) != 1 || !o[0].Start.Equal(nine) {
+		t.Errorf("occurrences %v, want one at 9 in Berlin", o)
+	}
+	for at, want := range map[time.Time]int{nine.AddDate(0, 0, 10): 0, nine.AddDate(0, 0, 20): 1} {
+		if found := eventFindings(c, at); len(found) != want {
+			t.Errorf("at %s: found %v, want %d", at, found, want)
+		}
+	}
+	write("events: [{name: launch, start: 2026-07-01, duration: 1h, learn: true, models: [n]}]\n")
+	_, err = parseConfig("f.yaml", []byte(strings.Replace(with, "models:", "tick: 1ms\nmodels:", 1)))
+	for _, want := range []string{"tick is 1ms", path + `: an event is about model "n": the names under models are allowed: m`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	write("events: [{name: launch}]\n")
+	if _, err = parseConfig("f.yaml", []byte(with)); err == nil || !strings.Contains(err.Error(), path+`:1: events[0] "launch": start is ""`) {
+		t.Errorf("an event without a start gives %v", err)
+	}
+	if _, err = parseConfig("f.yaml", []byte(minimal+"events: nowhere.yaml\n")); err == nil || !strings.Contains(err.Error(), "f.yaml: events: open nowhere.yaml") {
+		t.Errorf("a missing file gives %v", err)
+	}
+}
+
 // Every problem of a file is reported at once, with its key, the value and what is allowed.
 func TestConfigReportsEverythingAtOnce(t *testing.T) {
 	for _, tt := range []struct {
@@ -86,7 +151,7 @@ models:
 			"f.yaml: keda.max_plan_age is 0s",
 			"f.yaml: prometheus.url:",
 			"f.yaml: prometheus.step:",
-			`f.yaml: forecast.method is "oracle": auto, last, snaive, drift are allowed`,
+			`f.yaml: forecast.method is "oracle": auto, last, snaive, drift, daylevel, weeklevel, dshw, stlar, harmonic, quantreg are allowed`,
 			"f.yaml: forecast.horizon is -1m0s",
 			"f.yaml: forecast.paths is 1",
 			`f.yaml: forecast.timezone is "Mars/Olympus"`,

@@ -83,7 +83,7 @@ func (r *reloader) follow(ctx context.Context, p parts) context.CancelFunc {
 // look reads the configuration and takes it over when it has changed.
 func (r *reloader) look(ctx context.Context) {
 	next, err := r.read()
-	if err == nil && bytes.Equal(next.raw, r.cfg.raw) {
+	if err == nil && bytes.Equal(next.raw, r.cfg.raw) && bytes.Equal(next.rawEvents, r.cfg.rawEvents) {
 		r.refused = ""
 		r.inForce.Set(1)
 		return
@@ -123,12 +123,12 @@ func needsRestart(old, next *config) error {
 	return nil
 }
 
-// samePlant reports whether two configurations differ at most in what only Decide reads: policies, apart from the seed
-// that the forecasters draw by. It compares what was written: readers fill in their settings as they use them.
+// samePlant reports whether two configurations, with their events, differ at most in what only Decide reads: policies,
+// apart from the seed that the forecasters draw by. It compares what was written: readers fill in their settings as they use them.
 func samePlant(old, next *config) bool {
 	a, errA := plant(old.raw)
 	b, errB := plant(next.raw)
-	return errA == nil && errB == nil && old.Policy.Seed == next.Policy.Seed && reflect.DeepEqual(a, b)
+	return errA == nil && errB == nil && bytes.Equal(old.rawEvents, next.rawEvents) && old.Policy.Seed == next.Policy.Seed && reflect.DeepEqual(a, b)
 }
 
 // plant is a configuration as it was written, without its policies.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,11 +55,16 @@ func newReloading(t *testing.T) *reloading {
 
 func (w *reloading) write(t *testing.T, text string) {
 	t.Helper()
-	// Renamed into place, as a mounted ConfigMap changes: a half-written file would be read as an invalid one.
-	if err := os.WriteFile(w.file+".new", []byte(text), 0o600); err != nil {
+	replaceFile(t, w.file, text)
+}
+
+// replaceFile renames a file into place, as a mounted ConfigMap changes: a half-written one would be read as it is.
+func replaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(w.file+".new", w.file); err != nil {
+	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -155,5 +161,40 @@ func TestSamePlant(t *testing.T) {
 		if got := samePlant(old, next); got != tt.want {
 			t.Errorf("%s changed: got %t", tt.name, got)
 		}
+	}
+}
+
+// A changed calendar is taken over although the configuration that names it is the same, and a wrong one is refused.
+func TestReloadOfTheCalendar(t *testing.T) {
+	w := newReloading(t)
+	events := filepath.Join(t.TempDir(), "events.yaml")
+	calendar := func(multiplier string) {
+		t.Helper()
+		replaceFile(t, events, "events: [{name: launch, start: 2026-07-01 09:00, duration: 1h, multiplier: "+multiplier+"}]\n")
+	}
+	calendar("2")
+	w.write(t, fmt.Sprintf(reloadable, 2)+"events: "+events+"\n")
+	stop := sync.OnceFunc(runDaemon(t, w.d))
+	defer stop()
+	applied := func(n int) {
+		t.Helper()
+		want := fmt.Sprintf("forewarm_config_reloads_total{result=\"applied\"} %d", n)
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(w.metrics(t), want); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("no %s:\n%s", want, grep(w.metrics(t), "forewarm_config"))
+			}
+		}
+	}
+	applied(1)
+	calendar("3")
+	applied(2)
+	calendar("3000")
+	w.logged(t, "multiplier is 3000, must be from 0.01 to 100")
+	calendar("3")
+	w.write(t, fmt.Sprintf(reloadable, 2))
+	applied(3)
+	stop()
+	if w.r.cfg.calendar != nil {
+		t.Error("the calendar is still in force")
 	}
 }

@@ -157,7 +157,7 @@ func (c *cluster) startAPI() error {
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file="+f("front-proxy.crt"), "--proxy-client-key-file="+f("front-proxy.key"),
-		"--enable-priority-and-fairness=false")
+		"--enable-priority-and-fairness=false", "--delete-collection-workers=16")
 	if err != nil {
 		return err
 	}
@@ -197,6 +197,8 @@ func (c *cluster) startControllers() error {
 		"--use-service-account-credentials=true",
 		// kwok's nodes are new when pods come: eviction by a stale view of their taints is not what is tested
 		"--controllers=*,-taint-eviction-controller",
+		// a thousand nodes would renew their leases every ten seconds: here no node fails by itself
+		"--node-monitor-grace-period=1h",
 		"--horizontal-pod-autoscaler-sync-period=2s", "--horizontal-pod-autoscaler-downscale-stabilization=10s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=1s")...)
 	if err != nil {
@@ -291,7 +293,7 @@ func (c *cluster) startKwok() error {
 		return err
 	}
 	err = c.start("kwok", nil, "--kubeconfig="+c.kubeconfig, "--config="+filepath.Join(c.folder, "kwok.yaml"),
-		"--manage-all-nodes=true", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/16")
+		"--manage-all-nodes=true", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=1200", "--cidr=10.244.0.0/16")
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,9 @@ type Config struct {
 	PrefixHalf int64
 }
 
+// kvTokensMax keeps every context, and what is added to one, within 32 bits.
+const kvTokensMax = 1 << 30
+
 // iterationMax is the longest that an iteration of a full batch may take: anything above is a mistake of units.
 const iterationMax = time.Hour
 
@@ -72,6 +75,10 @@ func (c Config) Validate() error {
 	within("max_batched_tokens", int64(c.MaxBatchedTokens), int64(max(1, c.MaxSequences)), 1<<20)
 	within("chunk (tokens)", int64(c.Chunk), 0, 1<<20)
 	within("prefix_half (tokens)", c.PrefixHalf, 0, 1<<40)
+	if tokens := int64(c.Block) * int64(c.Blocks); tokens > kvTokensMax {
+		errs = append(errs, fmt.Errorf("engine: %d blocks of %d tokens are %d: up to %d KV tokens are allowed", c.Blocks, c.Block, tokens,
+			int64(kvTokensMax)))
+	}
 	if errs == nil {
 		kv := float64(c.Block) * float64(c.Blocks)
 		most := float64(c.Alpha) + float64(c.BetaPrefill)*float64(c.MaxBatchedTokens) +
@@ -83,9 +90,10 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// chunk is the most prompt tokens that an iteration with n sequences decoding may compute.
+// chunk is the most prompt tokens that an iteration with n sequences decoding may compute. It is 0 only after a change of
+// limits, while more sequences decode than are allowed now.
 func (c *Config) chunk(n int) int {
-	tokens := c.MaxBatchedTokens - n
+	tokens := max(0, c.MaxBatchedTokens-n)
 	if c.Chunk > 0 {
 		tokens = min(tokens, c.Chunk)
 	}

@@ -32,7 +32,7 @@
 //	S(m) = m·b + c·m(m−1)/2,  b = T of the first,  c = γ·n + δ·p²
 //
 // and are one step of the engine. A run ends at the earliest completion, at the last whole chunk of a prompt, where KV
-// blocks run out, at a cancellation, and at an arrival that can be admitted. The last chunk of a prompt, or one that two
+// blocks run out, at a cancellation or a change of limits, and at an arrival that can be admitted. The last chunk of a prompt, or one that two
 // prompts share, is a run of one. The tests hold a slow engine that takes the iterations one by one; both are equal to
 // the picosecond.
 //

@@ -15,8 +15,9 @@ type Engine struct {
 	slots   []sequence
 	free    []int32
 	waiting line
-	queued  int   // live sequences in waiting
-	cancels []ref // running sequences that leave at the next boundary
+	queued  int     // live sequences in waiting
+	cancels []ref   // sequences that leave at the next boundary
+	next    *Config // what holds from the next boundary on; nil is no change
 
 	// Sequences decoding: how many, Σ base (so that KV tokens are sum + n·iteration), their blocks and completions, and
 	// the order in which they were admitted (with refs of such as have left).
@@ -124,7 +125,11 @@ func (e *Engine) Next() Time {
 // Add takes a request at the present instant. It returns an error, and takes nothing, when the request breaks its
 // invariants.
 func (e *Engine) Add(r Request) (Handle, error) {
-	if err := e.cfg.check(r); err != nil {
+	cfg := &e.cfg
+	if e.next != nil {
+		cfg = e.next
+	}
+	if err := cfg.check(r); err != nil {
 		return Handle{}, err
 	}
 	slot := e.slot()
@@ -160,6 +165,29 @@ func (e *Engine) Cancel(h Handle) bool {
 	e.cancels = append(e.cancels, h.ref)
 	e.interrupt()
 	return true
+}
+
+// Reconfigure changes costs and limits from the first boundary at or after the present instant on, as a restart with
+// other settings or a throttled GPU would, but with everything inside staying. Lower limits admit nobody until they are
+// met again; fewer KV blocks preempt. It returns an error, and changes nothing, when the configuration is invalid, has
+// another block size, or has no room for a request inside.
+func (e *Engine) Reconfigure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	if cfg.Block != e.cfg.Block {
+		return fmt.Errorf("engine: blocks of %d tokens cannot become blocks of %d", e.cfg.Block, cfg.Block)
+	}
+	for i := range e.slots {
+		if s := &e.slots[i]; s.state != gone {
+			if err := cfg.check(s.req); err != nil {
+				return err
+			}
+		}
+	}
+	e.next = &cfg
+	e.interrupt()
+	return nil
 }
 
 // Look is what a scrape at the present instant sees.

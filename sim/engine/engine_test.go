@@ -25,8 +25,8 @@ func genConfig(t *rapid.T) Config {
 	return c
 }
 
-// genEvents draws arrivals and cancellations in order of time, many of them at the same instants.
-func genEvents(t *rapid.T) []event {
+// genEvents draws arrivals, cancellations and changes of limits in order of time, many of them at the same instants.
+func genEvents(t *rapid.T, cfg Config) []event {
 	var events []event
 	n := rapid.IntRange(1, 14).Draw(t, "requests")
 	at := Time(0)
@@ -41,6 +41,11 @@ func genEvents(t *rapid.T) []event {
 		if rapid.IntRange(0, 3).Draw(t, "gives up") == 0 {
 			events = append(events, event{at: at + Time(rapid.Int64Range(0, 800).Draw(t, "patience")), cancel: i})
 		}
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "changes") {
+		limits := genConfig(t)
+		limits.Block = cfg.Block
+		events = append(events, event{at: Time(rapid.Int64Range(0, 2000).Draw(t, "changed")), limits: &limits})
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	return events
@@ -62,6 +67,10 @@ func (f *fast) run(events []event, stops bool) {
 		}
 		f.outcomes = f.e.Advance(ev.at, f.outcomes)
 		f.looks = append(f.looks, f.e.Look())
+		if ev.limits != nil {
+			_ = f.e.Reconfigure(*ev.limits) // refused by both engines or by neither
+			continue
+		}
 		if ev.add == nil {
 			if f.handles[ev.cancel] != (Handle{}) {
 				f.e.Cancel(f.handles[ev.cancel])
@@ -97,7 +106,8 @@ func byDone(a, b Outcome) int {
 func TestEqualsTheSlowEngine(t *testing.T) {
 	var preemptions, cancellations, collapsed int64
 	rapid.Check(t, func(rt *rapid.T) {
-		cfg, events := genConfig(rt), genEvents(rt)
+		cfg := genConfig(rt)
+		events := genEvents(rt, cfg)
 		want := runDumb(cfg, events)
 		slices.SortFunc(want.outcomes, byDone)
 		for _, stops := range []bool{false, true} {
@@ -278,5 +288,34 @@ func TestSumsHoldOverManyRuns(t *testing.T) {
 	}
 	if e.counts.Busy > e.now {
 		t.Errorf("busy %v of %v", e.counts.Busy, e.now)
+	}
+}
+
+func TestReconfigureRefusesWhatHasNoRoom(t *testing.T) {
+	cfg := benchConfig()
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Add(Request{ID: 7, Prompt: 1000, Completion: 200}); err != nil {
+		t.Fatal(err)
+	}
+	small, other, bad := cfg, cfg, cfg
+	small.Blocks, other.Block, bad.Alpha = 70, 32, 0
+	if err := e.Reconfigure(small); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("1200 tokens in 1120: %v", err)
+	}
+	for _, c := range []Config{other, bad} {
+		if e.Reconfigure(c) == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+	slow := cfg
+	slow.Alpha *= 2
+	if err := e.Reconfigure(slow); err != nil {
+		t.Fatal(err)
+	}
+	if out := e.Advance(clockEnd, nil); len(out) != 1 || out[0].Done < 200*slow.Alpha {
+		t.Errorf("%+v", out)
 	}
 }

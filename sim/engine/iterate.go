@@ -8,6 +8,9 @@ func (e *Engine) plan(out *[]Outcome) bool {
 	if len(e.cancels) > 0 {
 		*out = e.dropCancelled(*out)
 	}
+	if e.next != nil {
+		e.cfg, e.next = *e.next, nil
+	}
 	if e.Load() == 0 {
 		return false
 	}
@@ -112,10 +115,13 @@ func (e *Engine) length(held int64, budget int32) int64 {
 	if len(e.prefills) > 0 {
 		first := e.prefills[0]
 		left := e.slots[first.slot].left
-		if len(e.prefills) > 1 || left <= budget {
+		switch {
+		case budget == 0: // prompts wait until fewer sequences decode
+		case len(e.prefills) > 1 || left <= budget:
 			return 1
+		default:
+			limit = int64((left+budget-1)/budget) - 1
 		}
-		limit = int64((left+budget-1)/budget) - 1
 	}
 	if next, ok := e.nextEnd(); ok {
 		limit = min(limit, next-e.iteration)

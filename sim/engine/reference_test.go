@@ -2,11 +2,12 @@ package engine
 
 import "slices"
 
-// event is something that a client does: an arrival, or the cancellation of request cancel (its position among the
-// arrivals).
+// event is something that happens to a replica: an arrival, a change of limits, or the cancellation of request cancel (its
+// position among the arrivals).
 type event struct {
 	at     Time
 	add    *Request
+	limits *Config
 	cancel int
 }
 
@@ -20,6 +21,7 @@ type moment struct {
 // It is written from the package comment, not from Engine.
 type dumb struct {
 	cfg      Config
+	next     *Config
 	now      Time
 	queue    []*dumbSequence
 	running  []*dumbSequence // in order of admission
@@ -48,6 +50,9 @@ func runDumb(cfg Config, events []event) *dumb {
 	for {
 		d.apply(func(at Time) bool { return at <= d.now })
 		d.drop()
+		if d.next != nil {
+			d.cfg, d.next = *d.next, nil
+		}
 		if len(d.queue)+len(d.running) == 0 {
 			if len(d.events) == 0 {
 				return d
@@ -64,13 +69,21 @@ func (d *dumb) apply(due func(Time) bool) {
 	for len(d.events) > 0 && due(d.events[0].at) {
 		e := d.events[0]
 		d.events = d.events[1:]
+		if e.limits != nil {
+			d.reconfigure(*e.limits)
+			continue
+		}
 		if e.add == nil {
 			if s := d.arrivals[e.cancel]; s != nil && !s.done {
 				s.leaving = true
 			}
 			continue
 		}
-		if int(e.add.Prompt)+int(e.add.Completion) > d.cfg.Block*d.cfg.Blocks {
+		limits := d.cfg
+		if d.next != nil {
+			limits = *d.next
+		}
+		if int(e.add.Prompt)+int(e.add.Completion) > limits.Block*limits.Blocks {
 			d.arrivals = append(d.arrivals, nil) // refused
 			continue
 		}
@@ -78,6 +91,16 @@ func (d *dumb) apply(due func(Time) bool) {
 		d.arrivals = append(d.arrivals, s)
 		d.queue = append(d.queue, s)
 	}
+}
+
+// reconfigure takes new limits unless a request inside would have no room.
+func (d *dumb) reconfigure(limits Config) {
+	for _, s := range append(slices.Clone(d.queue), d.running...) {
+		if int(s.Prompt)+int(s.Completion) > limits.Block*limits.Blocks {
+			return
+		}
+	}
+	d.next = &limits
 }
 
 func (d *dumb) end(s *dumbSequence) {
@@ -120,7 +143,7 @@ func (d *dumb) step() {
 			kv += int(s.context())
 		}
 	}
-	budget := d.cfg.MaxBatchedTokens - n
+	budget := max(0, d.cfg.MaxBatchedTokens-n)
 	if d.cfg.Chunk > 0 {
 		budget = min(budget, d.cfg.Chunk)
 	}

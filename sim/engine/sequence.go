@@ -94,8 +94,6 @@ type line struct {
 	head int
 }
 
-func (l *line) empty() bool { return l.head == len(l.refs) }
-
 func (l *line) push(r ref) {
 	if l.head > 64 && l.head > len(l.refs)/2 {
 		l.refs = l.refs[:copy(l.refs, l.refs[l.head:])]
