@@ -18,7 +18,8 @@
 // # What is real and what is simplified
 //
 // Demand is fitted to public traces (fitted.go names them). Start phases and replica physics carry figures published by
-// others (demo.go names them). A replica is a fluid of iterations, not the iterations themselves (server.go); KV memory,
+// others (demo.go names them). A replica is a fluid of iterations (server.go), not the iterations themselves, which package
+// engine runs and Cluster does not use yet; KV memory,
 // preemption, prefix caches, quotas and multi-pod replicas are not modelled. A Decision's pool and quota targets are not
 // acted upon: nodes are launched by replicas that do not fit, as Karpenter does.
 //
