@@ -9,15 +9,20 @@ package forecast
 // bounded: two days step by step, means of ten minutes before that (see Options.History).
 type Auto struct {
 	opts Options
-	only string
+	only string // the name of the only expert; empty for all
 	m    *mixture
 }
 
 // NewAuto returns an unfitted Auto.
 func NewAuto(opts Options) *Auto { return &Auto{opts: opts} }
 
-// Name returns "auto".
-func (a *Auto) Name() string { return nameAuto }
+// Name returns "auto", or the name of the only expert.
+func (a *Auto) Name() string {
+	if a.only != "" {
+		return a.only
+	}
+	return nameAuto
+}
 
 // Fit implements Forecaster.
 func (a *Auto) Fit(s Series) error {
@@ -93,4 +98,44 @@ func (m *mixture) candidateName(c int) string {
 func (a *Auto) Skill() Skill {
 	a.mustBeFitted()
 	return a.m.record.skill()
+}
+
+// Coverage is how often forecasts held that were made in advance, recent ones weighing more (over about a thousand
+// steps): a fact that a plan can show beside its quantiles.
+type Coverage struct {
+	Steps []Covered `json:"steps"` // of single steps, over all knots of the horizon
+	Peak  []Covered `json:"peak"`  // of the peak over the horizon
+	// Forecasts is how many peaks have been seen.
+	Forecasts int `json:"forecasts"`
+}
+
+// Covered is one quantile: P is the share of values at or below it that was promised, Share the one that came.
+type Covered struct {
+	P     float64 `json:"p"`
+	Share float64 `json:"share"`
+}
+
+// Coverage returns how often the quantiles held on the series' own past: ascending in P, empty lists before any forecast
+// has matured. Missing and clipped values do not count, and a peak counts when its whole window is known.
+func (a *Auto) Coverage() Coverage {
+	a.mustBeFitted()
+	bands := a.m.bands
+	last := len(bands) - 1
+	out := Coverage{Steps: []Covered{}, Peak: []Covered{}, Forecasts: bands[last].seen}
+	for p, level := range grid {
+		sum, n := 0.0, 0.0
+		for _, b := range bands[:last] {
+			if b.seen > 0 {
+				sum += b.covered[p]
+				n++
+			}
+		}
+		if n > 0 {
+			out.Steps = append(out.Steps, Covered{level, sum / n})
+		}
+		if bands[last].seen > 0 {
+			out.Peak = append(out.Peak, Covered{level, bands[last].covered[p]})
+		}
+	}
+	return out
 }

@@ -16,7 +16,8 @@ type band struct {
 	// Per grid quantile and candidate.
 	offset, regret, square, weight []float32
 	recent                         []float32 // per candidate: mean log of error ÷ smallest error over the last few
-	damp                           []float32 // per candidate: 1, and near 0 for one that is out of its depth
+	damp                           []float32 // per candidate: 1, near 0 for one that is out of its depth, 0 for a mute one
+	mute                           []bool
 	ys                             []float64 // scratch
 	conformal                      [gridLen]conformal
 	scale                          leastSquares // log error ÷ usual error, by mood
@@ -38,18 +39,20 @@ const (
 	spreadRange = 20   // how far the spread may leave the usual error, either way
 )
 
-func newBand(candidates int, prior float64) band {
+func newBand(candidates int, mute []bool) band {
 	n := gridLen * candidates
 	flat := make([]float32, 4*n)
-	b := band{candidates: candidates, offset: flat[:n], regret: flat[n : 2*n], square: flat[2*n : 3*n], weight: flat[3*n:],
-		recent: make([]float32, candidates), damp: make([]float32, candidates), ys: make([]float64, candidates), scale: newLeastSquares(moods, 3000, 20), usual: prior}
+	b := band{candidates: candidates, mute: mute, offset: flat[:n], regret: flat[n : 2*n], square: flat[2*n : 3*n], weight: flat[3*n:],
+		recent: make([]float32, candidates), damp: make([]float32, candidates), ys: make([]float64, candidates), scale: newLeastSquares(moods, 3000, 20)}
 	for c := range b.damp {
-		b.damp[c] = 1
+		if !mute[c] {
+			b.damp[c] = 1
+		}
 	}
 	for p, level := range grid {
 		for c := range candidates {
 			b.offset[p*candidates+c] = float32(laplaceQuantile(level))
-			b.weight[p*candidates+c] = 1 / float32(candidates)
+			b.weight[p*candidates+c] = b.damp[c]
 		}
 	}
 	return b
@@ -94,13 +97,8 @@ func (b *band) mixInto(p int, centres []float32, spread float64, r reach, ys []f
 		sum += w * ys[c]
 		weights += w
 	}
-	if weights == 0 { // only experts without weight are awake
-		for c, centre := range centres {
-			if centre == centre {
-				sum += ys[c]
-				weights++
-			}
-		}
+	if weights == 0 {
+		return ys[expertLast] // nobody else is awake
 	}
 	return sum / weights
 }
@@ -181,7 +179,10 @@ func (b *band) learnQuantile(p int, level float64, centres []float32, spread, z 
 		if centre != centre {
 			continue
 		}
-		even := float64(b.damp[c]) / damped
+		even := 0.0
+		if damped > 0 {
+			even = float64(b.damp[c]) / damped
+		}
 		if sum > 0 {
 			b.weight[at+c] = float32((1-fixedShare)*float64(b.weight[at+c])/sum + fixedShare*even)
 		} else {
@@ -207,6 +208,9 @@ func (b *band) outOfDepth(centres []float32, z float64) {
 		}
 		over := math.Log((math.Abs(z-float64(centre)) + base) / (least + base))
 		b.recent[c] += float32((min(over, 7) - float64(b.recent[c])) / 4)
+		if b.mute[c] {
+			continue
+		}
 		b.damp[c] = 1
 		if over := float64(b.recent[c]) - logGrossLoss; over > 0 {
 			b.damp[c] = float32(math.Exp(-grossPower * over))

@@ -7,6 +7,8 @@
 // Reading order: Series (history, gaps, wall-clock time) → Forecaster (the state machines: LastValue, SeasonalNaive and
 // DampedDrift, the methods to beat, and Auto) → Blocks (which past errors a path replays; shared by series that must
 // stay joint) → Ensemble (the answer: quantiles of a step and of the peak over a window) → Backtest (how good it was).
+// A Calendar holds events that change demand at known times; WithEvents puts it around any Forecaster, and Effects says
+// what each event did, does and will do.
 //
 // Inside Auto a value goes this way: squash (the scale on which errors of small and of large demand are alike) → past
 // (what is remembered) → seasons (level, shape of the day and week) → experts, each a state machine: hold, trend,

@@ -13,19 +13,19 @@ import (
 //
 // # Size
 //
-// The size θ of an effect is the logarithm of its multiplier (of the ratio of two days, with Like: the power that the
-// ratio is raised to). Before anything was seen of an occurrence it is the stated one; for a learned event it is the
-// median of the θ of past occurrences of its name, times n/(n+1) for n of them, so that one occurrence is believed by
-// half (a shrinkage towards no effect, multiplier 1), four by four fifths. Past occurrences further from their median than three times
-// the median distance count as no further: one freak does not set the scale. Sample paths of a learned event take the
-// sizes of different past occurrences, so that an event of changing size gives a wide forecast.
+// The size θ of an effect is the logarithm of its multiplier; with Like it is how far the day is as the other day, from 0
+// (as its own) to 1: the power that the ratio of the two days is raised to. Before anything was seen of an occurrence it
+// is the stated one. For a learned event it is the median of the θ of past occurrences of its name, times n/(n+1) for n of
+// them: one occurrence is believed by half, four by four fifths, and none makes no effect. Sample paths of a learned event
+// take the sizes of different past occurrences, so that an event of changing size gives a wide forecast; one further from
+// the median than three times the median distance counts as no further, so that a freak does not set the scale.
 //
-// While an occurrence is under way, each known value at half of its weight or more is compared with what would be usual
-// (the median of the same time on earlier days, moved to today's level). What was seen replaces what was expected in
-// proportion to the demand seen, and wholly after the event's WithdrawAfter: an event that was announced and does not
-// happen has lost its effect by then, one that is larger or smaller than expected has been corrected. Missing values
-// prove nothing, and neither does anything before an earlier day has been seen: the expected effect stays. A lower bound
-// proves only that the effect is at least so large.
+// While an occurrence is under way, each known value at a quarter of its weight or more is compared with what would be
+// usual: the median of the same time on earlier days, moved to the level before the event began. What was seen replaces
+// what was expected, more and more with the demand seen, and wholly after the event's WithdrawAfter: an event that was
+// announced and does not happen has lost its effect by then, one that is larger or smaller than expected has been
+// corrected. Missing values prove nothing, and neither does anything before an earlier day has been seen: the expected
+// effect stays. A lower bound proves only that the effect is at least so large.
 //
 // # Overlap
 //
@@ -60,9 +60,11 @@ type occasionKey struct {
 
 const (
 	// effectWeightMin is the weight from which on a value says something about the size.
-	effectWeightMin = 0.5
+	effectWeightMin = 0.25
 	// effectRatioMin is how far the ratio of two days must be from 1 to say something about the power, as a logarithm.
-	effectRatioMin = 0.1
+	effectRatioMin = 0.25
+	// effectLevelSpan is how long the level before an event may stand in for earlier days that nobody has seen.
+	effectLevelSpan = 6 * time.Hour
 	// effectPastMax is how many past occurrences of a name are remembered, effectSeenMax how many values of one.
 	effectPastMax = 20
 	effectSeenMax = 512
@@ -74,8 +76,6 @@ const (
 	effectDoubt    = 0.4
 	// effectAhead is how far ahead occurrences are looked up at a time.
 	effectAhead = 8 * day
-	// effectPowerMax bounds the power of a ratio of days.
-	effectPowerMax = 2.0
 )
 
 // Learn reads a history and returns what the events did in it, and the history without them: what demand would have been
@@ -191,6 +191,9 @@ func (e *Effects) remove(v float64, atLeast bool, active []*occasion, from time.
 		all *= e.factor(o, e.size(o), o.weight, from)
 		sure = sure && e.trust(o) == 1
 	}
+	if math.IsNaN(usual) && from.Sub(since) < effectLevelSpan {
+		usual = e.usual.level(since) // good enough to tell whether anything follows, not by how much
+	}
 	if !sure && !atLeast && usual > 0 {
 		// Until an effect is confirmed, what is missing of it is put down to the event, not to a fall of demand.
 		all = min(max(v/usual, min(all, 1)), max(all, 1))
@@ -235,7 +238,7 @@ func (e *Effects) measure(o *occasion, ratio float64, from time.Time) (float64, 
 			return 0, false
 		}
 		theta := math.Log(max(ratio, eventMultiplierMin)) / days
-		return min(effectPowerMax, max(-effectPowerMax, theta)), true
+		return min(1, max(0, theta)), true
 	}
 	m := 1 + (ratio-1)/o.weight
 	return math.Log(min(eventMultiplierMax, max(eventMultiplierMin, m))), true
@@ -258,9 +261,10 @@ func (e *Effects) factor(o *occasion, theta, weight float64, from time.Time) flo
 	return 1 + (multiplier-1)*weight
 }
 
-// trust is how far what was seen of an occasion replaces what was expected, from 0 to 1.
+// trust is how far what was seen of an occasion replaces what was expected, from 0 to 1. The first minutes say the most:
+// it grows with the root of the demand seen.
 func (e *Effects) trust(o *occasion) float64 {
-	return min(1, float64(o.seen)*float64(e.usual.step)/float64(o.event.WithdrawAfter))
+	return math.Sqrt(min(1, float64(o.seen)*float64(e.usual.step)/float64(o.event.WithdrawAfter)))
 }
 
 // size is the believed size of an occasion.

@@ -114,7 +114,8 @@ func startsRight(rule *rrule.RRule, opts *rrule.ROption, start time.Time) (*recu
 // between returns the times that the rule makes inside [from, to], ascending. O(occurrences since the start).
 func (r *recurrence) between(from, to time.Time) []time.Time {
 	var out []time.Time
-	for _, t := range r.rule.Between(reading(from, r.loc).Add(-day), reading(to, r.loc).Add(day), true) {
+	rule := *r.rule // the library notes in it how far it came
+	for _, t := range rule.Between(reading(from, r.loc).Add(-day), reading(to, r.loc).Add(day), true) {
 		if at := instant(t, r.loc); !at.Before(from) && !at.After(to) {
 			out = append(out, at)
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -231,6 +232,23 @@ func TestPathsOfALearnedEventDiffer(t *testing.T) {
 	if counts[true] < 35 || counts[false] < 35 {
 		t.Errorf("%d paths of the large kind, %d of the small", counts[true], counts[false])
 	}
+}
+
+// TestCalendarIsShared: under the race detector, several goroutines may ask one calendar.
+func TestCalendarIsShared(t *testing.T) {
+	c, err := NewCalendar([]Event{{Name: "x", Start: monday, Duration: time.Hour, Recurrence: "FREQ=DAILY;COUNT=9", Learn: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if n := len(c.Occurrences("", monday, monday.AddDate(0, 1, 0))); n != 9 {
+				t.Errorf("%d occurrences, want 9", n)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestEventfulPanicsBeforeFit(t *testing.T) {

@@ -30,11 +30,9 @@ const (
 	// usualReferences is how many days the median is taken over.
 	usualReferences = 4
 	// usualLevelSpan is how long before a time the level of the day is measured.
-	usualLevelSpan = 2 * time.Hour
-	// usualLevelShare is the share of the mean demand below which a level says nothing about the day, as at night, and
-	// usualLevelMax how far it may move a reference.
+	usualLevelSpan = time.Hour
+	// usualLevelShare is the share of the mean demand below which a level says nothing about the day, as at night.
 	usualLevelShare = 0.1
-	usualLevelMax   = 5.0
 	// usualRatioShare is the share below which two days cannot be compared.
 	usualRatioShare = 0.01
 )
@@ -125,8 +123,7 @@ func (u *usual) mean(from, to int) float64 {
 
 // demand returns what would be usual at a time without the event that began at since, at or before it; NaN when no
 // earlier day is known. It is the median, over the same time on earlier days, of what was then, moved from the level
-// before since on that day to the level before since now. The same day of the week is preferred, then days of the same
-// class.
+// before since on that day to the level before since now.
 func (u *usual) demand(at, since time.Time) float64 {
 	i, s := u.bin(at), u.bin(since)
 	v, ok := u.demands[[2]int{i, s}]
@@ -141,8 +138,7 @@ func (u *usual) demand(at, since time.Time) float64 {
 }
 
 func (u *usual) demandOf(at time.Time, i, s int) float64 {
-	span := max(1, int(usualLevelSpan/u.bins.Step))
-	level, small := u.mean(s-span, s), u.small(usualLevelShare)
+	level, small := u.levelBefore(s), u.small(usualLevelShare)
 	var found []float64
 	for _, days := range u.referenceDays(at) {
 		if len(found) == usualReferences {
@@ -152,9 +148,12 @@ func (u *usual) demandOf(at time.Time, i, s int) float64 {
 		if math.IsNaN(ref) {
 			continue
 		}
-		then := u.bins.SameTime(s, days)
-		if before := u.mean(then-span, then); level > small && before > small {
-			ref *= min(usualLevelMax, max(1/usualLevelMax, level/before))
+		if level > small {
+			before := u.levelBefore(u.bins.SameTime(s, days))
+			if !(before > small) {
+				continue // that day was another world, or its level is not known
+			}
+			ref *= level / before
 		}
 		found = append(found, ref)
 	}
@@ -164,17 +163,24 @@ func (u *usual) demandOf(at time.Time, i, s int) float64 {
 	return medianOf(found)
 }
 
-// referenceDays lists how many days back to look for a time like this: the same day of the week, then the days of the
-// same class from the last two weeks.
+// level is the mean demand of the time before t, NaN when it is not known.
+func (u *usual) level(t time.Time) float64 { return u.levelBefore(u.bin(t)) }
+
+func (u *usual) levelBefore(bin int) float64 {
+	return u.mean(bin-max(1, int(usualLevelSpan/u.bins.Step)), bin)
+}
+
+// referenceDays lists how many days back to look for a time like this: the same day of the last two weeks, the last days
+// of the same class, which know a level that grows, and the same day of earlier weeks.
 func (u *usual) referenceDays(at time.Time) []int {
-	out := []int{7, 14, 21, 28}
+	out := []int{7, 14}
 	local := at.In(u.location())
 	for d := 1; d < 14; d++ {
 		if d != 7 && weekend(local.AddDate(0, 0, -d).Weekday()) == weekend(local.Weekday()) {
 			out = append(out, d)
 		}
 	}
-	return out
+	return append(out, 21, 28)
 }
 
 // dayRatio returns how demand at this time of the day on another day of the week compares with that on the day that t is

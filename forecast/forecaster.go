@@ -3,6 +3,7 @@ package forecast
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,8 +71,11 @@ func (o Options) horizon() int {
 	return o.Horizon
 }
 
-// Names lists what New accepts, the default first.
-func Names() []string { return []string{nameAuto, nameLast, nameSeasonal, nameDrift} }
+// Names lists what New accepts, the default first: the mixture, the naive methods, and each expert of the mixture alone,
+// with its own offsets and conformal correction.
+func Names() []string {
+	return append([]string{nameAuto, nameLast, nameSeasonal, nameDrift}, expertNames...)
+}
 
 // New returns an unfitted Forecaster by its name; the error of an unknown one lists Names.
 func New(name string, opts Options) (Forecaster, error) {
@@ -84,6 +88,9 @@ func New(name string, opts Options) (Forecaster, error) {
 		return NewSeasonalNaive(opts), nil
 	case nameDrift:
 		return NewDampedDrift(opts), nil
+	}
+	if slices.Contains(expertNames, name) {
+		return &Auto{opts: opts, only: name}, nil
 	}
 	return nil, fmt.Errorf("unknown forecaster %q, must be one of %s", name, strings.Join(Names(), ", "))
 }

@@ -19,12 +19,13 @@ type holtWinters struct {
 	seen                     int
 }
 
+func newHoltWinters(s *seasons) *holtWinters {
+	return &holtWinters{level: math.NaN(), day: newProfile(len(s.broad.shape), 0), week: newProfile(len(s.week.shape), 0)}
+}
+
 func (h *holtWinters) name() string { return nameHoltWinters }
 
-func (h *holtWinters) reset(s *seasons) {
-	if len(h.day.shape) != len(s.broad.shape) {
-		h.day, h.week = newProfile(len(s.broad.shape), 0), newProfile(len(s.week.shape), 0)
-	}
+func (h *holtWinters) reset() {
 	clear(h.day.shape)
 	clear(h.week.shape)
 	h.level, h.rest, h.size, h.seen = math.NaN(), 0, 0, 0
@@ -68,13 +69,13 @@ func (p *profile) add(s spot, by float64) {
 
 // tune chooses the parameters with the smallest mean absolute error, one step and lead steps ahead, over the second half
 // of zs, whose steps lie at places, and leaves the state as of before the first. O(choices·steps).
-func (h *holtWinters) tune(s *seasons, places []place, zs []float64, lead int) {
+func (h *holtWinters) tune(places []place, zs []float64, lead int) {
 	best, chosen := math.Inf(1), *h
 	chosen.alpha, chosen.phi, chosen.delta, chosen.omega = 0.02, 0.95, 0.15, 0.1
 	for _, alpha := range []float64{0.002, 0.02, 0.2} {
 		for _, phi := range []float64{0.7, 0.95, 0.995} {
 			for _, gain := range []float64{0.06, 0.2} {
-				h.reset(s)
+				h.reset()
 				h.alpha, h.phi, h.delta, h.omega = alpha, phi, gain, gain/2
 				if loss := h.trial(places, zs, lead); loss < best {
 					best, chosen = loss, *h
@@ -83,7 +84,7 @@ func (h *holtWinters) tune(s *seasons, places []place, zs []float64, lead int) {
 		}
 	}
 	*h = chosen
-	h.reset(s)
+	h.reset()
 }
 
 func (h *holtWinters) trial(places []place, zs []float64, lead int) float64 {

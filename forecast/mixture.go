@@ -21,7 +21,8 @@ type mixture struct {
 	// averages are exponential means of the last 3, 10, 30 and 100 steps.
 	averages   [4]float64
 	quantreg   *quantileRegression
-	candidates int // experts, the direct peak, and the regressions
+	mute       []bool // per candidate: has no say
+	candidates int    // experts, the direct peak, and the regressions
 	bands      []band
 	record     record
 
@@ -76,13 +77,14 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 		newLagged(nameSeasonal, seasonWeekday, 1, true),
 		newLagged(nameDayLevel, seasonWeekday, 3, false),
 		newLagged(nameWeekLevel, seasonWeek, 2, false),
-		&holtWinters{},
+		newHoltWinters(m.seasons),
 		newAutoregression(min(8000, max(1000, steps(4*day)))),
 		newHarmonic(len(m.knots), max(300, steps(10*day)/float64(m.past.per))),
 	}
+	m.restrict(only)
 	m.candidates = len(m.experts) + 1 + len(regressionLevels)
 	for range len(m.knots) + 1 {
-		m.bands = append(m.bands, newBand(m.candidates, 0))
+		m.bands = append(m.bands, newBand(m.candidates, m.mute))
 	}
 	m.places, m.buf = make([]place, len(m.knots)), make([]float64, len(m.knots))
 	m.now = newOrigin(len(m.bands), m.candidates)
@@ -92,6 +94,21 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 	}
 	m.errors = newTemplates(m)
 	return m
+}
+
+// expertNames are the experts that New makes on their own.
+var expertNames = []string{nameDayLevel, nameWeekLevel, nameHoltWinters, nameAutoregression, nameHarmonic, nameQuantileRegression}
+
+// restrict leaves only the named expert awake; the last value and the seasonal naive stay, without a say, because the
+// record compares with them.
+func (m *mixture) restrict(only string) {
+	m.mute = make([]bool, len(m.experts)+1+len(regressionLevels))
+	if only == "" {
+		return
+	}
+	for c := range m.mute {
+		m.mute[c] = m.candidateName(c) != only
+	}
 }
 
 // fit takes in a history: all of it passes through the seasons and the experts, and up to fitOrigins forecasts are made
@@ -104,7 +121,7 @@ func (m *mixture) fit(s Series) {
 	}
 	for _, x := range m.experts {
 		if h, ok := x.(*holtWinters); ok {
-			h.tune(m.seasons, places, zs, min(m.horizon, 20))
+			h.tune(places, zs, min(m.horizon, 20))
 		}
 	}
 	recent := max(0, s.Len()-fitOrigins*m.stride*5/8)

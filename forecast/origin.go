@@ -45,10 +45,7 @@ func (m *mixture) observe() {
 	o.at, o.level = m.past.n-1, m.past.level
 	o.size = m.steady.usual()
 	bands, cand := len(m.bands), m.candidates
-	last := m.past.n - 1
-	for j, k := range m.knots {
-		m.places[j] = m.seasons.place(&m.past.clock, last+k)
-	}
+	m.lookAhead()
 	nan := float32(math.NaN())
 	for i := range o.centres {
 		o.centres[i] = nan
@@ -68,6 +65,15 @@ func (m *mixture) observe() {
 	m.regress(o)
 	for j := range bands {
 		m.aggregate(o, j)
+	}
+}
+
+// lookAhead works out where the knots after the last step lie in the seasons.
+func (m *mixture) lookAhead() {
+	last := m.past.n - 1
+	m.here = m.seasons.place(&m.past.clock, last)
+	for j, k := range m.knots {
+		m.places[j] = m.seasons.place(&m.past.clock, last+k)
 	}
 }
 

@@ -14,6 +14,7 @@ const (
 	nameHoltWinters        = "dshw"
 	nameAutoregression     = "stlar"
 	nameHarmonic           = "harmonic"
+	nameAnalog             = "analog"
 	nameQuantileRegression = "quantreg"
 )
 

@@ -18,6 +18,7 @@ import (
 //	GET /readyz             200 as soon as specs can be answered; a stale plan is not unready
 //	GET /api/plan           every model's planner.PlanView, {"version", "at", "models": […]}
 //	GET /api/plan?model=M   one model's planner.PlanView
+//	GET /api/starts?model=M a model's lead times and newest cold starts with their phases, a StartsView
 //	GET /api/status         how each part of the tick went last
 //	GET /                   the plan as a plain text table
 type API struct {
@@ -33,6 +34,7 @@ func (a *API) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /api/plan", a.plan)
+	mux.HandleFunc("GET /api/starts", a.starts)
 	mux.HandleFunc("GET /api/status", a.status)
 	mux.HandleFunc("GET /{$}", a.table)
 }
@@ -74,6 +76,21 @@ func (a *API) view(p *Plan, model string) (planner.PlanView, bool) {
 	age := a.Now().Sub(p.Decision.At)
 	v.Version, v.AgeSeconds, v.Stale = p.Version, age.Seconds(), age > a.StaleAfter
 	return v, ok
+}
+
+func (a *API) starts(w http.ResponseWriter, r *http.Request) {
+	p := a.Loop.Plan()
+	if p == nil {
+		http.Error(w, "no plan has been made yet", http.StatusServiceUnavailable)
+		return
+	}
+	model := r.URL.Query().Get("model")
+	v, ok := a.Loop.Starts(model)
+	if !ok {
+		http.Error(w, fmt.Sprintf("model %q is not planned; known are %s", model, strings.Join(names(p), ", ")), http.StatusNotFound)
+		return
+	}
+	writeJSON(w, v)
 }
 
 func (a *API) status(w http.ResponseWriter, _ *http.Request) {

@@ -49,6 +49,8 @@ type Config struct {
 	// RecordState keeps the State and Policy that the recorded Decision came from, after it was published: a State is
 	// large, and nobody waits for it.
 	RecordState func(context.Context, planner.State, planner.Policy, planner.Decision) error
+	// PastStarts are the starts of an earlier time that are shown until newer ones were watched.
+	PastStarts []coldstart.Sample
 	// RecordStarts keeps observed cold starts.
 	RecordStarts func(context.Context, []coldstart.Sample) error
 	// Publish hands the plan to those who serve it; it must not block.
@@ -65,6 +67,7 @@ type Loop struct {
 	memory  planner.Memory
 	plan    atomic.Pointer[Plan]
 	status  status
+	starts  startBook
 	version int64
 	reading *reading
 	workers sync.WaitGroup         // that read histories
@@ -76,7 +79,11 @@ func NewLoop(cfg Config) *Loop {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg)}
+	l := &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg)}
+	for _, s := range cfg.PastStarts {
+		l.starts.add(s.Key.Model, []coldstart.Sample{s})
+	}
+	return l
 }
 
 // Plan is the latest published plan, nil before the first.
@@ -120,6 +127,7 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 		return
 	}
 	l.memory = decision.Memory
+	l.starts.note(&state)
 	recorded := l.record(ctx, now, decision)
 	l.publish(decision)
 	if l.cfg.Metrics != nil {
@@ -231,14 +239,16 @@ func concat(a, b forecast.Series) forecast.Series {
 }
 
 func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Observation) {
-	if l.cfg.RecordStarts == nil {
-		return
-	}
 	var starts []coldstart.Sample
 	for i := range obs.Models {
-		starts = append(starts, obs.Models[i].Starts...)
+		m := &obs.Models[i]
+		starts = append(starts, m.Starts...)
+		l.starts.add(m.Name, m.Starts)
+		if l.cfg.Metrics != nil {
+			l.cfg.Metrics.starts.observe(m.Name, m.Starts)
+		}
 	}
-	if len(starts) > 0 {
+	if len(starts) > 0 && l.cfg.RecordStarts != nil {
 		l.outcome("record_starts", now, l.cfg.RecordStarts(ctx, starts))
 	}
 }

@@ -25,6 +25,7 @@ type Metrics struct {
 	matured      *prometheus.CounterVec
 	covered      *prometheus.CounterVec
 	pools        poolGauges
+	starts       *startMetrics
 	expectations map[string][]expectation
 	paths        map[string]string // the start path that leadTime has of a model
 }
@@ -63,6 +64,7 @@ func NewMetrics(reg prometheus.Registerer, planAge func() float64) *Metrics {
 			gpus:  gauge("pool_gpus", "GPUs (or MIG devices) of a pool: free on nodes that take pods, held by pods, closed: free on nodes that take none.", "pool", "state"),
 			nodes: gauge("pool_nodes", "Nodes of a pool: open to pods, closed, launching.", "pool", "state"),
 		},
+		starts:       newStartMetrics(reg),
 		expectations: map[string][]expectation{},
 		paths:        map[string]string{},
 	}

@@ -32,7 +32,8 @@ type askFlags struct {
 	model, http, format                   string
 	tlsCA, tlsCert, tlsKey, tlsServerName string
 	timeout                               time.Duration
-	address, planURL                      string // derived by check
+	starts                                bool
+	address, planURL, startsURL           string // derived by check
 }
 
 func newAskCmd() *cobra.Command {
@@ -45,6 +46,7 @@ func newAskCmd() *cobra.Command {
 ADDR is the KEDA endpoint, host:port. The same calls are made as KEDA makes for the HPA: GetMetricSpec, GetMetrics and
 IsActive. The reason comes from the daemon's HTTP port; without it the answers are printed alone.`,
 		Example: `  forewarm ask 127.0.0.1:6000 --model chat-70b
+  forewarm ask 127.0.0.1:6000 --model chat-70b --starts
   forewarm ask forewarm.forewarm:6000 --model chat-70b --tls-ca ca.pem --tls-cert me.pem --tls-key me-key.pem`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -66,6 +68,7 @@ IsActive. The reason comes from the daemon's HTTP port; without it the answers a
 		"name in the daemon's certificate when it is not ADDR's host (a port-forward)")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answers may take in all")
 	cmd.Flags().StringVar(&f.format, "format", "text", "text or json")
+	cmd.Flags().BoolVar(&f.starts, "starts", false, "show the model's lead times and its last cold start instead, phase by phase")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	return cmd
 }
@@ -80,6 +83,9 @@ func (f *askFlags) run(cmd *cobra.Command, address string) error {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
+	if f.starts {
+		return f.printStarts(ctx, secured, cmd.OutOrStdout())
+	}
 	asked, err := f.askKEDA(ctx, secured)
 	if err != nil {
 		return err
@@ -125,9 +131,8 @@ func (f *askFlags) check(address string) error {
 		errs = append(errs, fmt.Errorf("--http is %q: host:port or an http or https URL is allowed", f.http))
 		return errors.Join(errs...)
 	}
-	u = u.JoinPath("api", "plan")
 	u.RawQuery = url.Values{"model": {f.model}}.Encode()
-	f.planURL = u.String()
+	f.planURL, f.startsURL = u.JoinPath("api", "plan").String(), u.JoinPath("api", "starts").String()
 	return errors.Join(errs...)
 }
 
@@ -262,9 +267,21 @@ func (f *askFlags) reason(ctx context.Context, secured *tls.Config) (*planner.Pl
 	note := func(why any) (*planner.PlanView, string) {
 		return nil, fmt.Sprintf("no reason: %s: %v (--http names the daemon's HTTP address)", f.planURL, why)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.planURL, nil)
-	if err != nil {
+	var view planner.PlanView
+	if err := fetch(ctx, secured, f.planURL, &view); err != nil {
 		return note(err)
+	}
+	if view.Model.Name != f.model {
+		return note(fmt.Sprintf("it is about model %q", view.Model.Name))
+	}
+	return &view, ""
+}
+
+// fetch reads one JSON answer of the daemon's HTTP port.
+func fetch(ctx context.Context, secured *tls.Config, address string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
 	}
 	transport := &http.Transport{TLSClientConfig: secured}
 	defer transport.CloseIdleConnections()
@@ -274,22 +291,15 @@ func (f *askFlags) reason(ctx context.Context, secured *tls.Config) (*planner.Pl
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
-		return note(err)
+		return err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, planBytesMax))
 	if err != nil {
-		return note(err)
+		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return note(fmt.Sprintf("%s: %.200s", response.Status, strings.TrimSpace(string(body))))
+		return fmt.Errorf("%s: %.200s", response.Status, strings.TrimSpace(string(body)))
 	}
-	var view planner.PlanView
-	if err := json.Unmarshal(body, &view); err != nil {
-		return note(err)
-	}
-	if view.Model.Name != f.model {
-		return note(fmt.Sprintf("it is about model %q", view.Model.Name))
-	}
-	return &view, ""
+	return json.Unmarshal(body, into)
 }

@@ -43,7 +43,7 @@ peak, skill against last value and seasonal naive, the weights of the mixture, a
 
 Ctrl-C ends it with the scores of the origins done until then, and exit code 1.`,
 		Example:      "  forewarm backtest --series demand.csv --horizon 10m --test 3d --predictions out.csv",
-		Args:         cobra.NoArgs,
+		Args:         noArguments,
 		SilenceUsage: true,
 		RunE:         func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

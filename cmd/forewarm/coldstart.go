@@ -18,8 +18,9 @@ import (
 )
 
 type coldstartFlags struct {
-	kube, logs []string
-	at, format string
+	kube, logs          []string
+	at, format, journal string
+	price               float64 // US dollars per replica and hour, 0 is unknown
 }
 
 // newColdstartCmd returns the verb that takes starts apart.
@@ -34,10 +35,14 @@ per start path.
 
 --kube takes what kubectl get pods, events, nodes, nodeclaims -o json print, or kubectl describe pod. --log takes logs of
 vLLM, SGLang, TGI and llama.cpp's server, rotated and compressed ones too; kubectl logs --timestamps gives the best ones,
---prefix tells pods apart. Files without a flag are told apart by their content, so one flag may be followed by several.`,
+--prefix tells pods apart. Files without a flag are told apart by their content, so one flag may be followed by several.
+
+--journal takes the starts that a daemon has watched, out of its data directory, and ranks their phases by how many warm
+replicas each second less would save.`,
 		Example: `  kubectl get pods,events,nodes,nodeclaims -A -o json > cluster.json
   kubectl logs --timestamps chat-70b-7c9d-x2 > chat-70b-7c9d-x2.log
-  forewarm coldstart --kube cluster.json --log chat-70b-7c9d-x2.log`,
+  forewarm coldstart --kube cluster.json --log chat-70b-7c9d-x2.log
+  forewarm coldstart --journal /var/lib/forewarm --usd-per-replica-hour 12.50`,
 		RunE: func(cmd *cobra.Command, rest []string) error {
 			if err := checkFormat(f.format, "table", "json", "svg"); err != nil {
 				return err
@@ -48,6 +53,8 @@ vLLM, SGLang, TGI and llama.cpp's server, rotated and compressed ones too; kubec
 	cmd.Flags().StringArrayVar(&f.kube, "kube", nil, "dump of pods, events, nodes or nodeclaims, - for standard input")
 	cmd.Flags().StringArrayVar(&f.logs, "log", nil, "log of an engine, - for standard input")
 	cmd.Flags().StringVar(&f.at, "at", "", "RFC 3339 time at which the files were taken; else what they tell, and for logs alone when they were written")
+	cmd.Flags().StringVar(&f.journal, "journal", "", "data directory of forewarmd")
+	cmd.Flags().Float64Var(&f.price, "usd-per-replica-hour", 0, "what a replica costs, for the savings in dollars; with --journal")
 	cmd.Flags().StringVar(&f.format, "format", "table", "table (a waterfall per start), json or svg")
 	return cmd
 }
@@ -61,10 +68,22 @@ func (f *coldstartFlags) run(cmd *cobra.Command, rest []string) error {
 		}
 		in.at = at.UTC()
 	}
-	if len(f.kube)+len(f.logs)+len(rest) == 0 {
-		return errors.New("no file: want --kube FILE, --log FILE or both")
+	if len(f.kube)+len(f.logs)+len(rest) == 0 && f.journal == "" {
+		return errors.New("no file: want --kube FILE, --log FILE, --journal DIR or several of them")
+	}
+	if !(f.price >= 0 && f.price < 1e6) {
+		return fmt.Errorf("--usd-per-replica-hour is %v: 0 to 1000000 are allowed", f.price)
 	}
 	var errs []error
+	if f.journal != "" {
+		var price *float64
+		if f.price > 0 {
+			price = &f.price
+		}
+		if err := in.readJournal(cmd.Context(), f.journal, price); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	for _, of := range []struct {
 		names []string
 		as    func(peek []byte) bool // whether the file is a dump
@@ -96,6 +115,9 @@ type startFiles struct {
 	cluster evidence.Cluster
 	dumps   int
 	logs    []*evidence.Log
+
+	recorded []evidence.Start // of a journal
+	whatNext []modelSavings
 }
 
 // read adds one file; gzip is taken off.
@@ -152,17 +174,19 @@ func (s *startFiles) report() *startReport {
 	if o.At.IsZero() && s.dumps == 0 {
 		o.At = s.written
 	}
-	r := &startReport{}
+	r := &startReport{whatNext: s.whatNext}
 	r.starts, r.notes = evidence.Starts(&s.cluster, s.logs, o)
+	r.starts = append(r.starts, s.recorded...)
 	r.group()
 	return r
 }
 
 // startReport is what the verb prints.
 type startReport struct {
-	starts []evidence.Start
-	paths  []startPath
-	notes  []string
+	starts   []evidence.Start
+	paths    []startPath
+	whatNext []modelSavings
+	notes    []string
 }
 
 // startPath is the starts of one model, shape and path.

@@ -17,15 +17,22 @@ import (
 // startQuantiles are the quantiles of a path's distribution.
 var startQuantiles = []float64{0.5, 0.9, 0.99}
 
+// startsShown is how many starts, the newest, are drawn in the terminal.
+const startsShown = 20
+
 // barWidth is the width of a waterfall in characters.
 const barWidth = 48
 
 func (r *startReport) table(w io.Writer) error {
 	var b strings.Builder
-	for i := range r.starts {
+	for i := max(0, len(r.starts)-startsShown); i < len(r.starts); i++ {
 		writeStart(&b, &r.starts[i])
 	}
+	if more := len(r.starts) - startsShown; more > 0 {
+		fmt.Fprintf(&b, "%d starts before these are not drawn; they count below, and --format json has them\n\n", more)
+	}
 	r.writePaths(&b)
+	r.writeWhatNext(&b)
 	if len(r.starts) == 0 {
 		b.WriteString("no start found\n")
 	}
@@ -145,9 +152,10 @@ func (r *startReport) bySource() []string {
 
 // The JSON form of the verb.
 type coldstartJSON struct {
-	Starts []startJSON `json:"starts"`
-	Paths  []pathJSON  `json:"paths"`
-	Notes  []string    `json:"notes,omitempty"`
+	Starts   []startJSON  `json:"starts"`
+	Paths    []pathJSON   `json:"paths"`
+	WhatNext []savingJSON `json:"what_next,omitempty"`
+	Notes    []string     `json:"notes,omitempty"`
 }
 
 type startJSON struct {
@@ -191,7 +199,7 @@ type medianSecondsJSON struct {
 }
 
 func (r *startReport) json() coldstartJSON {
-	out := coldstartJSON{Starts: []startJSON{}, Paths: []pathJSON{}, Notes: r.notes}
+	out := coldstartJSON{Starts: []startJSON{}, Paths: []pathJSON{}, WhatNext: r.savingsJSON(), Notes: r.notes}
 	for _, s := range r.starts {
 		j := startJSON{Pod: s.Pod, Model: s.Key.Model, Path: s.Key.Path, Total: s.Total.Seconds(), Phases: []phaseJSON{},
 			Outcome: s.Outcome, Started: s.Started, Key: s.Key, Attempts: s.Attempts, KVTokens: s.KVTokens, Notes: s.Notes}

@@ -7,11 +7,18 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"forewarm/coldstart"
+	"forewarm/forecast"
+	"forewarm/planner"
+	"forewarm/scaler/journal"
 )
 
 var rewriteColdstart = flag.Bool("rewrite-coldstart", false, "write the golden files of forewarm coldstart")
@@ -116,6 +123,52 @@ func TestColdstartUsage(t *testing.T) {
 		if _, errs, code := runColdstart(t, c.args...); code != 2 || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: exit %d, %q: want 2 and %q", c.args, code, errs, c.want)
 		}
+	}
+}
+
+// TestColdstartJournal: what a daemon has recorded is drawn, counted and asked what it would be worth to shorten.
+func TestColdstartJournal(t *testing.T) {
+	dir := t.TempDir()
+	j, _, err := journal.Open(dir, journal.Options{}, monday, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := burstState(t)
+	for _, e := range []forecast.Ensemble{state.Models[0].Forecast.Prompt, state.Models[0].Forecast.Completion} {
+		for _, path := range e.Paths { // the burst comes in the fourth minute: within a start, and not within a drain
+			path[0] *= 0.8
+			path[1], path[2] = path[0], path[0]
+		}
+	}
+	d, err := planner.Decide(state, planner.Policy{Defaults: planner.DefaultModelPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Append(t.Context(), state, planner.Policy{Defaults: planner.DefaultModelPolicy()}, d); err != nil {
+		t.Fatal(err)
+	}
+	for i := range startsShown + 3 {
+		s := coldstart.Sample{ID: fmt.Sprint("start-", i), Key: coldstart.Key{Model: "chat", Path: coldstart.WarmNode}, Started: monday.Add(time.Duration(i) * time.Minute),
+			Total: 200 * time.Second, Outcome: coldstart.Served, Phases: map[coldstart.Phase]time.Duration{coldstart.ImagePull: 170 * time.Second}}
+		if err := j.AddStarts(t.Context(), []coldstart.Sample{s}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := runColdstart(t, "--journal", dir, "--usd-per-replica-hour", "10")
+	for _, want := range []string{"start-22 ", "3 starts before these are not drawn", "chat   -      warm_node  23  23",
+		"What to make shorter for chat", "image_pull on warm node starts: 2m50s → 0s saves 1 warm replicas, $1680/week"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit %d without %q:\n%s%s", code, want, out, errs)
+		}
+	}
+	if strings.Contains(out, "start-2 ") {
+		t.Error("a start that is not among the newest is drawn")
+	}
+	if _, errs, code := runColdstart(t, "--journal", t.TempDir()); code != 2 || !strings.Contains(errs, "journal") {
+		t.Errorf("an empty directory: exit %d, %s", code, errs)
 	}
 }
 

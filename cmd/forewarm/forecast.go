@@ -30,7 +30,7 @@ The peak is not the largest of the step quantiles: it is the quantile of the max
 plan must be sized on. With --models all, or a list, every one of them has its rows.`,
 		Example: `  forewarm forecast --series demand.csv --horizon 30m --quantiles 0.5,0.9,0.99 --timezone Europe/Berlin
   forewarm forecast --series demand.csv --events events.yaml --horizon 12h --format svg > fan.svg`,
-		Args:         cobra.NoArgs,
+		Args:         noArguments,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "table", "json", "csv", "svg"); err != nil {

@@ -203,7 +203,12 @@ func (v *spanValue) Set(text string) error {
 	return nil
 }
 
-func (v *spanValue) String() string { return formatSpan(time.Duration(*v)) }
+func (v *spanValue) String() string {
+	if *v == 0 {
+		return "" // not given, so that no default is shown
+	}
+	return formatSpan(time.Duration(*v))
+}
 
 // Type implements pflag.Value.
 func (v *spanValue) Type() string { return "duration" }

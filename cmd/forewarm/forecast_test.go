@@ -153,6 +153,39 @@ func TestForecastSVG(t *testing.T) {
 	}
 }
 
+// TestAutoSaysNothingNewOfAConstant: of a constant, of zeros, of one known value and of two, the mixture forecasts that
+// value at every quantile, up to the rounding of its scale.
+func TestAutoSaysNothingNewOfAConstant(t *testing.T) {
+	for text, want := range map[string]float64{
+		strings.Repeat("42\n", 600): 42, strings.Repeat("0\n", 600): 0, "\n7\n\n\n": 7, "3\n3\n": 3,
+	} {
+		var b strings.Builder
+		b.WriteString("t_s,v\n")
+		for i, v := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+			fmt.Fprintf(&b, "%d,%s\n", 600*i, v)
+		}
+		path := filepath.Join(t.TempDir(), "series.csv")
+		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := execute(newForecastCmd(), "--series", path, "--horizon", "30m", "--format", "json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got forecastJSON
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range got.Steps {
+			for j, v := range step.Values {
+				if math.Abs(v-want) > 1e-5*(1+want) {
+					t.Errorf("%d steps of %v: q%v of step %d is %v", got.Known, want, got.Quantiles[j], step.Step, v)
+				}
+			}
+		}
+	}
+}
+
 func TestForecastErrorsNameWhatIsAllowed(t *testing.T) {
 	good := writeSeries(t, 3*144, 10*time.Minute, false)
 	empty := filepath.Join(t.TempDir(), "empty.csv")
@@ -174,7 +207,7 @@ func TestForecastErrorsNameWhatIsAllowed(t *testing.T) {
 		{"--series " + good + " --quantiles 0.5,high", `"high" is not a number`},
 		{"--series " + good + " --paths 0", "--paths is 0, must be from 1"},
 		{"--series " + empty, empty + ": forecast: history too short"},
-		{"--series " + good + " extra", "unknown command"},
+		{"--series " + good + " extra", `unexpected argument "extra"; a series is named with --series extra`},
 	} {
 		_, err := execute(newForecastCmd(), strings.Fields(c.args)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -61,6 +61,7 @@ Online: ask a running forewarmd what it plans for a model, and why.`,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd(), newColdstartCmd(), newProfileCmd())
 	return root
 }

@@ -43,19 +43,21 @@ type daemon struct {
 
 // parts are what the daemon is made of.
 type parts struct {
-	clock    scaler.Clock
-	source   scaler.Source
-	follow   func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
-	reload   func(context.Context) error // follows the configuration file until ctx ends; nil without one
-	apply    func(context.Context, planner.Decision) error
-	tracker  planner.TrackerConfig
-	policy   planner.Policy
-	models   []string
-	history  time.Duration
-	workers  int // that read histories beside the ticks
-	keda     keda.Config
-	httpAddr string
-	dataDir  string
+	clock  scaler.Clock
+	source scaler.Source
+	follow func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
+	reload func(context.Context) error // follows the configuration file until ctx ends; nil without one
+	apply  func(context.Context, planner.Decision) error
+	// pastStarts reads a model's starts back from metrics; nil when there are none.
+	pastStarts func(ctx context.Context, model string, from, to time.Time) ([]coldstart.Sample, error)
+	tracker    planner.TrackerConfig
+	policy     planner.Policy
+	models     []string
+	history    time.Duration
+	workers    int // that read histories beside the ticks
+	keda       keda.Config
+	httpAddr   string
+	dataDir    string
 }
 
 // newDaemon listens and wires, but does not run. Whatever it opened is closed again when it fails.
@@ -180,6 +182,7 @@ func (d *daemon) recallStarts(ctx context.Context, ledger *coldstart.Ledger) (in
 
 func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
 	cfg := d.parts.observing(tracker)
+	cfg.PastStarts = d.parts.tracker.Ledger.Samples()
 	cfg.Clock, cfg.Memory, cfg.Apply, cfg.Log = d.parts.clock, memory, d.parts.apply, d.log
 	cfg.Publish = func(p scaler.Plan) { d.keda.Publish(p.Decision) }
 	cfg.Metrics = scaler.NewMetrics(d.registry, d.planAge)

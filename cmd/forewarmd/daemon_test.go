@@ -314,6 +314,13 @@ func TestDemo(t *testing.T) {
 	if view.Model.Replicas == nil || view.Model.Lead == nil || view.Model.Peak == nil || len(view.Model.Steps) < 4 {
 		t.Errorf("the plan of %v replicas is not explained: %+v", n, view)
 	}
+	var starts scaler.StartsView
+	if err := json.Unmarshal([]byte(get(t, plan+"/api/starts?model=chat-70b")), &starts); err != nil {
+		t.Fatal(err)
+	}
+	if len(starts.LeadTimes) < 3 || starts.LeadTimes[0].Basis != coldstart.Measured || len(starts.Starts) == 0 || len(starts.Starts[0].Phases) == 0 {
+		t.Errorf("the lead times are not learned from starts, or the last start is not shown: %+v", starts)
+	}
 	cancel()
 	select {
 	case c := <-code:

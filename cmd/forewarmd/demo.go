@@ -125,8 +125,8 @@ func greet(ctx context.Context, d *daemon, speed float64, dir string, out io.Wri
 	}
 	fmt.Fprintf(out, "KEDA endpoint on %s, plan and metrics on http://%s\njournal in %s\n",
 		d.kedaListener.Addr(), d.httpListener.Addr(), dir)
-	fmt.Fprintf(out, "Ask it why, from another terminal:\n\n  go run ./cmd/forewarm ask %s --model %s%s\n\n", localhost(d.kedaListener.Addr().String()),
-		plan.Decision.Models[0].Name, httpHint(d))
+	ask := fmt.Sprintf("go run ./cmd/forewarm ask %s --model %s%s", localhost(d.kedaListener.Addr().String()), plan.Decision.Models[0].Name, httpHint(d))
+	fmt.Fprintf(out, "Ask it why, and how long starts take, from another terminal:\n\n  %s\n  %s --starts\n\n", ask, ask)
 }
 
 // localhost spells a loopback address as people do.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
+	"forewarm/coldstart"
 	"forewarm/scaler"
 	"forewarm/scaler/kube"
 	"forewarm/scaler/prom"
@@ -19,6 +21,7 @@ func runLive(ctx context.Context, cfg *config, read func() (*config, error), out
 	if err != nil {
 		return err
 	}
+	d.relearn(ctx)
 	d.parts.reload = newReloader(d, cfg, read).run
 	fmt.Fprintf(out, "forewarmd: KEDA endpoint on %s, plan and metrics on http://%s\n", d.kedaListener.Addr(), d.httpListener.Addr())
 	running, stop := context.WithCancel(ctx)
@@ -63,6 +66,7 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 		httpAddr: cfg.HTTP.Listen,
 		dataDir:  cfg.DataDir,
 	}
+	p.pastStarts = metrics.Starts
 	cluster, err := newCluster(cfg, log)
 	switch {
 	case errors.Is(err, kube.ErrNoCluster):
@@ -73,6 +77,57 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 	}
 	p.source, p.follow = liveSource{metrics, cluster}, cluster.Run
 	return p, cluster, nil
+}
+
+const (
+	// relearnSpan is how far back starts are read from the metrics, relearnTimeout how long that may take in all: a plan with
+	// stated lead times is better than one that comes late.
+	relearnSpan    = 30 * 24 * time.Hour
+	relearnTimeout = 10 * time.Second
+)
+
+// relearn reads back what an earlier forewarmd has exported about the starts of models of which nothing is known here: a
+// fresh replica, or one that lost its data directory. It is not fatal when that cannot be read. What was read is kept in the
+// journal, so that it is asked for once.
+func (d *daemon) relearn(ctx context.Context) {
+	if d.parts.pastStarts == nil {
+		return
+	}
+	known := map[string]bool{}
+	for _, s := range d.parts.tracker.Ledger.Samples() {
+		known[s.Key.Model] = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, relearnTimeout)
+	defer cancel()
+	now := d.parts.clock.Now()
+	var learned []coldstart.Sample
+	for _, m := range d.parts.tracker.Models {
+		if known[m.Name] {
+			continue
+		}
+		starts, err := d.parts.pastStarts(ctx, m.Name, now.Add(-relearnSpan), now)
+		if err != nil {
+			d.log.Warn("earlier starts cannot be read from the metrics: stated lead times serve until some were watched", "error", err)
+			break
+		}
+		for _, s := range starts {
+			s.Key.Shape = m.Shape.String()
+			if err := d.parts.tracker.Ledger.Add(s); err != nil {
+				d.log.Warn("an earlier start was refused", "error", err)
+				continue
+			}
+			learned = append(learned, s)
+		}
+	}
+	if len(learned) == 0 {
+		return
+	}
+	d.log.Info("starts read back from the metrics", "starts", len(learned))
+	if d.journal != nil {
+		if err := d.journal.AddStarts(ctx, learned); err != nil {
+			d.log.Error("starts read back cannot be recorded", "error", err)
+		}
+	}
 }
 
 // newCluster connects to the configured cluster; it returns kube.ErrNoCluster, wrapped, when there is none.

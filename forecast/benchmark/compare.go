@@ -63,21 +63,25 @@ func PeaksOf(c Candidate) []Loss { return c.Peaks }
 type Match struct {
 	Case    Case
 	Horizon int
-	Ours    Candidate
 	Best    Candidate
 	Pair    Pair // of step losses, or of peak losses
 	Ratio   float64
 	Interval
 }
 
-// NewMatch pits ours against the best of candidates. ok is false when there is none, or nothing could be scored.
+// originsMin is the number of windows below which a horizon of a series is not compared: the best of many methods on two
+// windows is luck.
+const originsMin = 10
+
+// NewMatch pits ours against the best of candidates. ok is false when there is none, there are too few origins, or nothing
+// could be scored.
 func NewMatch(c Case, horizon int, ours Candidate, candidates []Candidate, losses func(Candidate) []Loss,
 	rng *rand.Rand) (Match, bool) {
 	best, ok := Best(candidates, losses)
-	if !ok {
+	if !ok || len(losses(ours)) < originsMin {
 		return Match{}, false
 	}
-	m := Match{Case: c, Horizon: horizon, Ours: ours, Best: best, Pair: Pair{losses(ours), losses(best)}}
+	m := Match{Case: c, Horizon: horizon, Best: best, Pair: Pair{losses(ours), losses(best)}}
 	m.Ratio = Ratio(m.Pair.Ours, m.Pair.Theirs)
 	m.Interval = m.Pair.RatioInterval(rng)
 	return m, !math.IsNaN(m.Ratio)
@@ -93,8 +97,7 @@ const (
 
 // Verdict sums up matches.
 type Verdict struct {
-	Series int
-	Mean   float64
+	Mean float64
 	Interval
 	NotWorse float64 // share of ratios up to 1
 	Worst    float64
@@ -103,7 +106,7 @@ type Verdict struct {
 
 // Judge sums up matches, of which there must be one at least.
 func Judge(matches []Match, rng *rand.Rand) Verdict {
-	v := Verdict{Series: len(matches)}
+	var v Verdict
 	var ratios []float64
 	var pairs []Pair
 	for _, m := range matches {

@@ -15,7 +15,7 @@
 //   - Test part: the second half of each series. Horizons: 10 and 60 steps up to a step of a minute, 6 and 36 steps
 //     above, so an hour ahead is the long one at one minute and the short one at ten.
 //   - Origins: at most -origins per horizon, spread over the test part on no multiple of a season; windows of one horizon
-//     do not overlap. Calibration uses all windows of the short horizon.
+//     do not overlap, and one with fewer than ten is not compared. Calibration uses all windows of the short horizon.
 //   - Quantiles: 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99 of every step, and of the peak over the horizon.
 //   - Score: WQL = 2·Σ pinball ÷ Σ|y|, averaged over quantiles. An unknown value is not scored. A missing, infinite, NaN or
 //     crossing quantile makes the whole list of its step a failure, which is charged the worse of having said zero and

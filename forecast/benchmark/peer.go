@@ -29,6 +29,9 @@ const (
 	SuitePython = "statsmodels"
 )
 
+// Suites lists them in the order of the tables.
+func Suites() []string { return []string{SuiteR, SuitePython} }
+
 // slowRefit is how often methods are refitted whose fit takes many seconds; the others are every day.
 const slowRefit = 4 * day
 

@@ -44,43 +44,85 @@ func (e Entry) candidates(suite string, horizon int) []Candidate {
 	return out
 }
 
-// matches pits ours against the best of a suite on both horizons of each case that take chooses.
-func (r Report) matches(suite string, take func(Case) bool, losses func(Candidate) []Loss, rng *rand.Rand) []Match {
-	var out []Match
+// line is one case and horizon: ours, and the matches against the best of each suite.
+type line struct {
+	Case         Case
+	Horizon      int
+	Ours         Candidate
+	Steps, Peaks map[string]Match // by suite
+}
+
+// lines pits ours against the best of every suite on both horizons of each case that take chooses.
+func (r Report) lines(take func(Case) bool, rng *rand.Rand) []line {
+	var out []line
 	for _, e := range r.Entries {
 		if !take(e.Case) {
 			continue
 		}
 		for _, horizon := range []int{e.Case.Short, e.Case.Long} {
-			if m, ok := NewMatch(e.Case, horizon, e.ours(horizon), e.candidates(suite, horizon), losses, rng); ok {
-				out = append(out, m)
+			l := line{e.Case, horizon, e.ours(horizon), map[string]Match{}, map[string]Match{}}
+			for _, suite := range Suites() {
+				candidates := e.candidates(suite, horizon)
+				if m, ok := NewMatch(e.Case, horizon, l.Ours, candidates, StepsOf, rng); ok {
+					l.Steps[suite] = m
+				}
+				if m, ok := NewMatch(e.Case, horizon, l.Ours, candidates, PeaksOf, rng); ok {
+					l.Peaks[suite] = m
+				}
+			}
+			if len(l.Steps) > 0 {
+				out = append(out, l)
 			}
 		}
 	}
 	return out
 }
 
-// Write writes, per suite, the table of every main case and horizon, the verdicts, what was not available, and what the
+// Write writes the table of every main case and horizon, the verdicts per suite, what was not available, and what the
 // methods cost.
 func (r Report) Write(w io.Writer, seed uint64) {
-	for _, suite := range []string{SuiteR, SuitePython} {
-		rng := rand.New(rand.NewPCG(seed, 2))
-		main := func(c Case) bool { return c.Main }
-		later := func(c Case) bool { return !c.Main }
-		steps, peaks := r.matches(suite, main, StepsOf, rng), r.matches(suite, main, PeaksOf, rng)
-		if len(steps) > 0 {
-			writeMatches(w, suite, steps, peaks)
-			writeVerdicts(w, "WQL of steps", suite, steps, rng)
-			writeVerdicts(w, "WQL of peaks", suite, peaks, rng)
-		} else {
-			fmt.Fprintf(w, "%s: no results\n", suite)
-		}
-		if rest := r.matches(suite, later, StepsOf, rng); len(rest) > 0 {
-			writeVerdicts(w, "WQL of steps, later columns of wide tables (no slow methods)", suite, rest, rng)
-		}
+	rng := rand.New(rand.NewPCG(seed, 2))
+	main := r.lines(func(c Case) bool { return c.Main }, rng)
+	later := r.lines(func(c Case) bool { return !c.Main }, rng)
+	if len(main) > 0 {
+		writeLines(w, main)
+	}
+	for _, suite := range Suites() {
+		writeVerdicts(w, "WQL of steps", suite, main, func(l line) map[string]Match { return l.Steps }, rng)
+		writeVerdicts(w, "WQL of peaks", suite, main, func(l line) map[string]Match { return l.Peaks }, rng)
+		writeVerdicts(w, "WQL of steps, later columns of wide tables (no slow methods)", suite, later,
+			func(l line) map[string]Match { return l.Steps }, rng)
 		fmt.Fprintln(w)
+	}
+	for _, suite := range Suites() {
 		r.writeMethods(w, suite)
 	}
+}
+
+func writeLines(w io.Writer, lines []line) {
+	t := table{header: []string{"series", "ahead", "origins", "ours"}}
+	for _, suite := range Suites() {
+		t.header = append(t.header, "best of "+suite, "its", "ours ÷ it", "95 %", "peak")
+	}
+	for _, l := range lines {
+		cells := []string{l.Case.Name, ahead(l), fmt.Sprint(len(l.Ours.Steps)), wql(l.Ours.Steps)}
+		for _, suite := range Suites() {
+			m, ok := l.Steps[suite]
+			if !ok {
+				cells = append(cells, "–", "–", "–", "–", "–")
+				continue
+			}
+			peak := math.NaN()
+			if p, ok := l.Peaks[suite]; ok {
+				peak = p.Ratio
+			}
+			cells = append(cells, m.Best.Method+"/"+m.Best.Interval, wql(m.Pair.Theirs), number(m.Ratio), m.Interval.String(),
+				number(peak))
+		}
+		t.add(cells...)
+	}
+	t.write(w)
+	fmt.Fprintln(w)
 }
 
 // writeMethods writes what each method of a suite cost, and where and why it has no forecasts.
@@ -119,31 +161,9 @@ func (r Report) writeMethods(w io.Writer, suite string) {
 	fmt.Fprintln(w)
 }
 
-func writeMatches(w io.Writer, suite string, steps, peaks []Match) {
-	t := table{header: []string{"series", "ahead", "origins", "ours", "best of " + suite, "its", "ratio", "95 %",
-		"peak: ours", "best", "its", "ratio"}}
-	byCase := map[string]Match{}
-	key := func(m Match) string { return fmt.Sprint(m.Case.Name, m.Horizon) }
-	for _, m := range peaks {
-		byCase[key(m)] = m
-	}
-	for _, m := range steps {
-		cells := []string{m.Case.Name, ahead(m), fmt.Sprint(len(m.Pair.Ours)), wql(m.Pair.Ours), named(m.Best),
-			wql(m.Pair.Theirs), number(m.Ratio), m.Interval.String()}
-		if p, ok := byCase[key(m)]; ok {
-			cells = append(cells, wql(p.Pair.Ours), named(p.Best), wql(p.Pair.Theirs), number(p.Ratio))
-		} else {
-			cells = append(cells, "–", "–", "–", "–")
-		}
-		t.add(cells...)
-	}
-	t.write(w)
-	fmt.Fprintln(w)
-}
-
-// ahead writes the horizon of a match as a time.
-func ahead(m Match) string {
-	d := time.Duration(m.Horizon) * m.Case.Series.Step
+// ahead writes the horizon of a line as a time.
+func ahead(l line) string {
+	d := time.Duration(l.Horizon) * l.Case.Series.Step
 	if d < time.Hour {
 		return fmt.Sprintf("%g min", math.Round(d.Minutes()*10)/10)
 	}
@@ -152,25 +172,26 @@ func ahead(m Match) string {
 
 func wql(losses []Loss) string { return fmt.Sprintf("%.4f", Sum(losses).WQL()) }
 
-func named(c Candidate) string { return c.Method + "/" + c.Interval }
-
-// writeVerdicts writes how matches of short and long horizons do together and apart.
-func writeVerdicts(w io.Writer, what, suite string, matches []Match, rng *rand.Rand) {
+// writeVerdicts writes how ours does on lines of short and long horizons, together and apart. It writes nothing where
+// there are no matches.
+func writeVerdicts(w io.Writer, what, suite string, lines []line, of func(line) map[string]Match, rng *rand.Rand) {
 	for _, part := range []struct {
-		name string
-		take func(Match) bool
-	}{
-		{"all", func(Match) bool { return true }},
-		{"short", func(m Match) bool { return m.Horizon == m.Case.Short }},
-		{"long", func(m Match) bool { return m.Horizon == m.Case.Long }},
-	} {
-		taken := slices.DeleteFunc(slices.Clone(matches), func(m Match) bool { return !part.take(m) })
-		if len(taken) == 0 {
+		name        string
+		short, long bool
+	}{{"all", true, true}, {"short", true, false}, {"long", false, true}} {
+		var matches []Match
+		for _, l := range lines {
+			long := l.Horizon == l.Case.Long
+			if m, ok := of(l)[suite]; ok && (long && part.long || !long && part.short) {
+				matches = append(matches, m)
+			}
+		}
+		if len(matches) == 0 {
 			continue
 		}
-		v := Judge(taken, rng)
+		v := Judge(matches, rng)
 		fmt.Fprintf(w, "%s, %s horizons: %d rows; ours ÷ best of %s: geometric mean %.3f (%v, bar %.2f), at most 1.00 on %.0f %%"+
-			" (bar %.0f %%), worst %.3f on %s (bar %.2f): %s\n", what, part.name, v.Series, suite, v.Mean, v.Interval,
+			" (bar %.0f %%), worst %.3f on %s (bar %.2f): %s\n", what, part.name, len(matches), suite, v.Mean, v.Interval,
 			ratioMeanMax, 100*v.NotWorse, 100*shareMin, v.Worst, v.WorstAt, ratioEachMax, verdict(v.Holds()))
 	}
 }

@@ -41,8 +41,15 @@ func numbered(n int) planner.Decision {
 	return d
 }
 
+// numberedStart is a start with all that a row of the ledger holds, from which its number can be told.
 func numberedStart(n int) coldstart.Sample {
-	return coldstart.Sample{ID: strconv.Itoa(n), Key: coldstart.Key{Model: "m0"}, Started: monday, Total: time.Minute, Outcome: coldstart.Served}
+	pull := time.Duration(n) * time.Millisecond
+	return coldstart.Sample{ID: strconv.Itoa(n), Started: monday, Total: time.Minute + pull, Outcome: coldstart.Served,
+		Key: coldstart.Key{Model: "m0", Shape: "4x1/H100", Path: coldstart.WarmNode, Engine: "vllm 0.11.0", Image: coldstart.NotCached, Compile: coldstart.Cached},
+		Phases: map[coldstart.Phase]time.Duration{coldstart.ImagePull: pull, coldstart.Compile: 20 * time.Second,
+			coldstart.Unattributed: 40 * time.Second},
+		Sources: map[coldstart.Phase]coldstart.Source{coldstart.ImagePull: coldstart.FromEvents, coldstart.Compile: coldstart.FromLogs,
+			coldstart.Unattributed: coldstart.FromNothing}}
 }
 
 // appendForever is the child: it prints the number of each Decision once Append has returned.
@@ -152,6 +159,15 @@ func checkNumbered(t *testing.T, j *Journal, reported int) {
 	starts, err := j.Starts(ctx)
 	if err != nil || len(starts) < reported {
 		t.Fatalf("%d starts, error %v; the child reported %d", len(starts), err, reported)
+	}
+	byID := map[string]coldstart.Sample{}
+	for _, s := range starts {
+		byID[s.ID] = s
+	}
+	for n := 1; n <= reported; n++ { // every start that was reported is there, whole
+		if got, want := asJSON(t, byID[strconv.Itoa(n)]), asJSON(t, numberedStart(n)); got != want {
+			t.Fatalf("start %d is %s, was %s", n, got, want)
+		}
 	}
 	at := numbered(reported).At // every target changes every time, so every State was due
 	if _, _, d, err := j.StateAt(ctx, at); err != nil || asJSON(t, d) != asJSON(t, numbered(reported)) {

@@ -1,0 +1,177 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"forewarm/coldstart"
+)
+
+// Removal is a phase of the starts on one path that could be shorter.
+type Removal struct {
+	Path     coldstart.Path
+	Phase    coldstart.Phase
+	From, To time.Duration // how long it takes, and would take
+}
+
+// Removals lists what could be taken off the starts on a path: each phase at its median, to nothing, except compilation,
+// which a cache shortens to the median of the starts that hit it where there are any. Phases below a second are left out.
+// samples are of one model and path.
+func Removals(path coldstart.Path, samples []coldstart.Sample) []Removal {
+	hit := func(s coldstart.Sample) bool { return s.Key.Compile == coldstart.Cached }
+	missed := slices.DeleteFunc(slices.Clone(samples), hit)
+	cached := slices.DeleteFunc(slices.Clone(samples), func(s coldstart.Sample) bool { return !hit(s) })
+	var out []Removal
+	for _, m := range coldstart.MedianPhases(samples) {
+		r := Removal{Path: path, Phase: m.Phase, From: m.Median}
+		if m.Phase == coldstart.Compile {
+			r.From, r.To = medianOf(missed, m.Phase, m.Median), medianOf(cached, m.Phase, 0)
+		}
+		if r.From-r.To >= time.Second {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// medianOf is the median of a phase over samples, or without when none has it.
+func medianOf(samples []coldstart.Sample, phase coldstart.Phase, without time.Duration) time.Duration {
+	for _, m := range coldstart.MedianPhases(samples) {
+		if m.Phase == phase {
+			return m.Median
+		}
+	}
+	return without
+}
+
+// Saving is what a Removal would save.
+type Saving struct {
+	Removal
+	// Replicas is how many fewer would have to be kept, on average over the States.
+	Replicas float64
+	// PerSecond is Replicas by each second removed.
+	PerSecond float64
+	// USDPerWeek is nil without a price.
+	USDPerWeek *float64
+}
+
+// String is the saving as a report says it: "compile on a warm node: 62s → 4s saves 3 warm replicas, $412/week".
+func (s Saving) String() string {
+	text := fmt.Sprintf("%s on %s starts: %s → %s saves %.2g warm replicas", s.Phase, pathName(s.Path), shortDuration(s.From),
+		shortDuration(s.To), s.Replicas)
+	if s.USDPerWeek != nil {
+		text += fmt.Sprintf(", $%.0f/week", *s.USDPerWeek)
+	}
+	return text
+}
+
+// WhatNext ranks removals by the warm replicas that each second saves, the most first. states are the same model at
+// several times, such as a week of recorded ones; those without a forecast, a profile or the path's lead time say
+// nothing and are left out; used is how many remain. usdPerReplicaHour is nil when there is no price.
+//
+// A replica is warm because it could not be there in time when it is needed. What must be there or on its way at a moment
+// is the peak need until an order placed now arrives, or a replica released now could be back (the hold window, see
+// warm.go): Q_τ of the maximum over [now, now + max(L, drain + L_back) + Δ]. A start that is shorter by d seconds shortens L
+// by d, and L_back when the removed phase is one of that path. The saving is the difference between the two needs. It
+// leaves out what else decides a plan (limits, the reactive floor, the scale-down window), so it is what the forecast
+// makes possible, not a promise. O(states · removals · paths · steps).
+func WhatNext(states []ModelState, at []time.Time, interval time.Duration, p ModelPolicy, removals []Removal,
+	usdPerReplicaHour *float64) (savings []Saving, used int) {
+	if len(states) != len(at) {
+		panic(fmt.Sprintf("planner: %d states at %d times", len(states), len(at)))
+	}
+	sums := make([]float64, len(removals))
+	for i := range states {
+		now, ok := needsOf(&states[i], at[i], interval, p)
+		if !ok {
+			continue
+		}
+		used++
+		before := now.need(Removal{})
+		for k, r := range removals {
+			sums[k] += float64(before - now.need(r))
+		}
+	}
+	for k, r := range removals {
+		s := Saving{Removal: r, Replicas: sums[k] / float64(max(used, 1))}
+		s.PerSecond = s.Replicas / (r.From - r.To).Seconds()
+		if usdPerReplicaHour != nil {
+			usd := s.Replicas * *usdPerReplicaHour * 24 * 7
+			s.USDPerWeek = &usd
+		}
+		savings = append(savings, s)
+	}
+	slices.SortStableFunc(savings, func(a, b Saving) int {
+		return cmp.Or(-cmp.Compare(a.PerSecond, b.PerSecond), -cmp.Compare(a.Replicas, b.Replicas))
+	})
+	return savings, used
+}
+
+// needs is what the forecast of one State asks for at every distance.
+type needs struct {
+	policy   ModelPolicy
+	interval time.Duration
+	quantile float64
+	slowest  coldstart.LeadTime // of the path that an order takes: the slowest that is known
+	back     coldstart.LeadTime
+	upTo     []time.Duration // the ends of steps, from now
+	peaks    []int           // the service level's quantile of the peak until then
+}
+
+// needsOf reads a State; ok is false when it does not tell.
+func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy) (_ needs, ok bool) {
+	if m.Forecast == nil || m.Profile == nil || len(m.Forecast.Prompt.Paths) == 0 || len(m.LeadTimes) == 0 {
+		return needs{}, false
+	}
+	n := needs{policy: p, interval: interval, quantile: 1 - (1-p.ServiceLevel)/2}
+	for _, lt := range m.LeadTimes {
+		if !lt.Known() {
+			continue
+		}
+		if !n.slowest.Known() || lt.Quantile(n.quantile) > n.slowest.Quantile(n.quantile) {
+			n.slowest = lt
+		}
+		if lt.Path == coldstart.CachedWeights {
+			n.back = lt
+		}
+	}
+	if !n.slowest.Known() {
+		return needs{}, false
+	}
+	if !n.back.Known() {
+		n.back = n.slowest
+	}
+	f := m.Forecast
+	running := make([]float64, len(f.Prompt.Paths))
+	for k := range f.Prompt.Steps() {
+		end := f.Prompt.Start.Add(time.Duration(k+1) * f.Prompt.Step).Sub(now)
+		if end <= 0 {
+			continue
+		}
+		counts := make([]int, len(running))
+		for i := range running {
+			running[i] = math.Max(running[i], m.Profile.utilisation(f.Prompt.Paths[i][k], f.Completion.Paths[i][k]))
+			counts[i] = ceilCount(running[i])
+		}
+		n.upTo = append(n.upTo, end)
+		n.peaks = append(n.peaks, quantileCount(counts, p.ServiceLevel))
+	}
+	return n, len(n.peaks) > 0
+}
+
+// need is what must be there or on its way with starts that are shorter by r; the zero Removal changes nothing.
+func (n needs) need(r Removal) int {
+	shorter := func(lt coldstart.LeadTime) time.Duration {
+		d := lt.Quantile(n.quantile)
+		if r.Phase != "" && (r.Path == lt.Path) {
+			d = max(d-(r.From-r.To), 0)
+		}
+		return d
+	}
+	within := max(shorter(n.slowest), n.policy.DrainTime+min(shorter(n.back), shorter(n.slowest))) + n.interval
+	i, _ := slices.BinarySearch(n.upTo, within)
+	return n.peaks[min(i, len(n.peaks)-1)]
+}

@@ -1,0 +1,129 @@
+package planner
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"forewarm/coldstart"
+	"forewarm/forecast"
+)
+
+// risingState needs one replica more with every minute that is looked ahead, on every path, from 1 on.
+func risingState(t testing.TB, now time.Time) ModelState {
+	t.Helper()
+	e := forecast.Ensemble{Start: now, Step: time.Minute}
+	for range 10 {
+		var path []float64
+		for k := range 30 {
+			path = append(path, 1000*float64(k+1))
+		}
+		e.Paths = append(e.Paths, path)
+	}
+	zero := forecast.Ensemble{Start: now, Step: time.Minute, Paths: make([][]float64, 10)}
+	for i := range zero.Paths {
+		zero.Paths[i] = make([]float64, 30)
+	}
+	point := func(path coldstart.Path, d time.Duration) coldstart.LeadTime {
+		return coldstart.LeadTime{Path: path, Basis: coldstart.Measured, Samples: 20, Support: []time.Duration{d}, CDF: []float64{1}}
+	}
+	return ModelState{Name: "chat", Shape: Shape{GPUs: 4, Pods: 1}, Profile: &Profile{Prompt: 1000, Completion: 1000},
+		Forecast:  &Forecast{Prompt: e, Completion: zero},
+		LeadTimes: []coldstart.LeadTime{point(coldstart.ColdNode, 10*time.Minute), point(coldstart.CachedWeights, 90*time.Second)}}
+}
+
+// With a need that rises by one replica a minute every minute off the start saves one, whichever phase it is; a phase of a
+// path that no order takes saves nothing, and what is left is the drain of a released replica.
+func TestWhatNext(t *testing.T) {
+	states, at := []ModelState{risingState(t, monday), {Name: "chat"}}, []time.Time{monday, monday}
+	removal := func(path coldstart.Path, phase coldstart.Phase, from, to time.Duration) Removal {
+		return Removal{path, phase, from, to}
+	}
+	price := 2.0
+	savings, used := WhatNext(states, at, 15*time.Second, DefaultModelPolicy(), []Removal{
+		removal(coldstart.WarmNode, coldstart.ImagePull, 4*time.Minute, 0),
+		removal(coldstart.ColdNode, coldstart.Compile, 62*time.Second, 2*time.Second),
+		removal(coldstart.ColdNode, coldstart.NodeLaunch, 3*time.Minute, 0),
+		removal(coldstart.ColdNode, coldstart.ImagePull, 10*time.Minute, 0),
+	}, &price)
+	if used != 1 {
+		t.Errorf("%d states are used: want the one with a forecast", used)
+	}
+	want := map[coldstart.Phase]float64{coldstart.Compile: 1, coldstart.NodeLaunch: 3, coldstart.ImagePull: 9}
+	for i, s := range savings {
+		if i > 0 && s.PerSecond > savings[i-1].PerSecond {
+			t.Errorf("not ranked: %v after %v", s, savings[i-1])
+		}
+		if s.Path == coldstart.WarmNode {
+			if s.Replicas != 0 {
+				t.Errorf("%v, though no order takes that path", s)
+			}
+			continue
+		}
+		if math.Abs(s.Replicas-want[s.Phase]) > 1 || math.Abs(*s.USDPerWeek-s.Replicas*2*24*7) > 1e-9 {
+			t.Errorf("%v: want about %v", s, want[s.Phase])
+		}
+	}
+	if text := savings[0].String(); !strings.Contains(text, " → ") || !strings.Contains(text, "warm replicas, $") {
+		t.Errorf("says %q", text)
+	}
+	if none, used := WhatNext(nil, nil, time.Second, DefaultModelPolicy(), []Removal{removal(coldstart.ColdNode, coldstart.Compile, time.Minute, 0)}, nil); used != 0 || none[0].Replicas != 0 || none[0].USDPerWeek != nil {
+		t.Errorf("without a State: %+v, %d used", none, used)
+	}
+}
+
+// TestWhatNextIsMonotone: to remove more never saves less, nothing saves nothing, and nothing is ever lost.
+func TestWhatNextIsMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := risingState(nopTB{}, monday)
+		for i := range m.Forecast.Prompt.Paths {
+			for k := range m.Forecast.Prompt.Paths[i] {
+				m.Forecast.Prompt.Paths[i][k] = rapid.Float64Range(0, 20000).Draw(t, "load")
+			}
+		}
+		var removals []Removal
+		for _, s := range []int{0, 1, 60, 300, 600, 3600} {
+			removals = append(removals, Removal{coldstart.ColdNode, coldstart.ImagePull, time.Duration(s)*time.Second + 1, 1})
+		}
+		savings, _ := WhatNext([]ModelState{m}, []time.Time{monday}, 15*time.Second, DefaultModelPolicy(), removals, nil)
+		for _, a := range savings {
+			for _, b := range savings {
+				if a.From <= b.From && a.Replicas > b.Replicas {
+					t.Fatalf("%v saves more than %v", a, b)
+				}
+			}
+			if a.Replicas < 0 || a.From == a.To && a.Replicas != 0 {
+				t.Fatalf("%v", a)
+			}
+		}
+	})
+}
+
+// nopTB lets a helper of tests be called where it cannot fail.
+type nopTB struct{ testing.TB }
+
+func (nopTB) Helper() {}
+
+// TestRemovals: phases at their medians; compilation down to what a cache leaves of it.
+func TestRemovals(t *testing.T) {
+	sample := func(compile coldstart.Cache, took time.Duration) coldstart.Sample {
+		return coldstart.Sample{Key: coldstart.Key{Compile: compile}, Outcome: coldstart.Served, Total: 200 * time.Second,
+			Phases: map[coldstart.Phase]time.Duration{coldstart.Compile: took, coldstart.ImagePull: 100 * time.Second, coldstart.PodReady: time.Millisecond}}
+	}
+	got := map[coldstart.Phase]Removal{}
+	for _, r := range Removals(coldstart.WarmNode, []coldstart.Sample{sample(coldstart.NotCached, 62*time.Second), sample(coldstart.NotCached, 62*time.Second), sample(coldstart.Cached, 4*time.Second)}) {
+		got[r.Phase] = r
+	}
+	if c := got[coldstart.Compile]; c.From != 62*time.Second || c.To != 4*time.Second {
+		t.Errorf("compile %+v", c)
+	}
+	if c := got[coldstart.ImagePull]; c.From != 100*time.Second || c.To != 0 || c.Path != coldstart.WarmNode {
+		t.Errorf("image pull %+v", c)
+	}
+	if _, ok := got[coldstart.PodReady]; ok || len(got) != 3 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,115 @@
+package prom
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forewarm/coldstart"
+)
+
+// exportedStarts is what two forewarmd export of the same starts, hour by hour; the second began later, and the first was
+// restarted in hour 5, where its counters fall.
+func exportedStarts(totals map[int][]float64, hours int) []sampleJSON {
+	bounds := append(prometheus.ExponentialBuckets(5, 1.3, 26), math.Inf(1))
+	series := map[string]*sampleJSON{}
+	var order []string
+	for _, process := range []string{"a", "b"} {
+		counts := make([]float64, len(bounds))
+		for h := range hours {
+			if process == "a" && h == 5 {
+				counts = make([]float64, len(bounds))
+			}
+			for _, x := range totals[h] {
+				for i, b := range bounds {
+					if x <= b && (process == "a" || h >= 2) {
+						counts[i]++
+					}
+				}
+			}
+			if process == "b" && h < 2 {
+				continue
+			}
+			for i, b := range bounds {
+				key := fmt.Sprintf("%s %g", process, b)
+				if series[key] == nil {
+					series[key] = &sampleJSON{Metric: map[string]string{"__name__": startsMetric, "model": "chat-70b", "path": "warm_node",
+						"instance": process, "le": fmt.Sprintf("%g", b)}}
+					order = append(order, key)
+				}
+				series[key].Values = append(series[key].Values, []any{float64(startsFrom.Add(time.Duration(h) * time.Hour).Unix()), fmt.Sprint(counts[i])})
+			}
+		}
+	}
+	var out []sampleJSON
+	for _, key := range order {
+		out = append(out, *series[key])
+	}
+	return out
+}
+
+var startsFrom = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// What a fresh replica learns from Prometheus is what the old one knew, within the width of a bucket: each start once,
+// though two processes counted it and one of them began anew.
+func TestStartsFromMetrics(t *testing.T) {
+	totals := map[int][]float64{0: {100, 101, 102}, 1: {400}, 3: {100, 150, 210, 5000}, 5: {120, 130}, 6: {99}}
+	f := healthy()
+	f.spoil = func(w http.ResponseWriter, _ *http.Request, path, query string) bool {
+		if path != "/api/v1/query_range" || !strings.HasPrefix(query, startsMetric) {
+			return false
+		}
+		if query != startsMetric+`{model="chat-70b"}` {
+			t.Errorf("asked %s", query)
+		}
+		f.answer(w, map[string]any{"resultType": "matrix", "result": append(exportedStarts(totals, 8),
+			sampleJSON{Metric: map[string]string{"le": "1", "path": "hot"}, Values: [][]any{{0.0, "7"}}},
+			sampleJSON{Metric: map[string]string{"le": "wide", "path": "warm_node"}, Values: [][]any{{0.0, "7"}}})})
+		return true
+	}
+	s := newSource(t, testConfig(f.start(t)), simpleModel)
+	got, err := s.Starts(t.Context(), "chat-70b", startsFrom, startsFrom.Add(8*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := coldstart.NewLedger(coldstart.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, pending := 0, 0
+	for _, x := range got {
+		if err := ledger.Add(x); err != nil {
+			t.Error(err)
+		}
+		switch x.Outcome {
+		case coldstart.Served:
+			served++
+		case coldstart.Pending:
+			pending++
+			if x.Total < 50*time.Minute || x.Total > 5000*time.Second {
+				t.Errorf("longer than every bucket: %v", x.Total)
+			}
+		}
+		if text, _ := json.Marshal(x.Key); string(text) != `{"model":"chat-70b","path":"warm_node"}` {
+			t.Errorf("key %s", text)
+		}
+	}
+	if served != 10 || pending != 1 || len(ledger.Samples()) != 11 {
+		t.Errorf("%d served and %d pending of %d: want 10, 1 and 11", served, pending, len(ledger.Samples()))
+	}
+	lt := coldstart.Measure(got)
+	for p, want := range map[float64]float64{.3: 101, .85: 400} {
+		if x := lt.Quantile(p).Seconds(); x < want/1.3 || x > want*1.3 {
+			t.Errorf("p%v is %v: want about %v", 100*p, x, want)
+		}
+	}
+	if _, err := s.Starts(t.Context(), "nobody", startsFrom, startsFrom.Add(time.Hour)); err == nil {
+		t.Error("a model that is not configured has starts")
+	}
+}
