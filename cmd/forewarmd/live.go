@@ -75,6 +75,7 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 	case err != nil:
 		return parts{}, nil, err
 	}
+	cluster.AskForAnswers(metrics.FirstAnswer)
 	p.source, p.follow = liveSource{p.source, cluster}, cluster.Run
 	return p, cluster, nil
 }
