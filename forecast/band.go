@@ -52,6 +52,9 @@ func newBand(candidates int, mute []bool) band {
 	for p, level := range grid {
 		for c := range candidates {
 			b.offset[p*candidates+c] = float32(laplaceQuantile(level))
+			if c >= candidates-replays {
+				b.offset[p*candidates+c] = 0
+			}
 			b.weight[p*candidates+c] = b.damp[c]
 		}
 	}
@@ -131,7 +134,9 @@ func (b *band) learn(o *origin, j int, z float64, r reach) {
 	centres := o.centres[j*b.candidates : (j+1)*b.candidates]
 	b.outOfDepth(centres, z)
 	teach := max(offsetTeach, 1/float64(b.seen+20))
+	replayed := o.replayed[j*replays*gridLen : (j+1)*replays*gridLen]
 	for p, level := range grid {
+		b.take(p, centres, replayed)
 		b.learnQuantile(p, level, centres, spread, z, r, teach)
 		b.conformal[p].learn(level, (z-float64(o.raw[j*gridLen+p]))/spread, teach)
 		hit := 0.0
