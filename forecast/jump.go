@@ -15,6 +15,10 @@ const (
 	// quantiles reach to the highest and the lowest that the last value and the earlier days say. Raising in vain is
 	// cheap, and a burst that was missed is not.
 	jumpDoubt = 30.0
+	// jumpCommon is the share of origins above which jumps are nothing special: where every morning rises the bands of all
+	// origins know it, and know it sooner.
+	jumpCommon = 0.15
+	jumpMemory = 2000.0
 	// places in mixture.experts
 	expertDayLevel = 3
 )
@@ -26,6 +30,16 @@ func (m *mixture) seeJumps(o *origin) {
 	for j := range m.knots {
 		o.jump[j] = m.jumpTo(j, float64(o.centres[j*m.candidates+expertDayLevel])-o.level)
 		o.jump[last] = o.jump[last] || o.jump[j]
+	}
+	if !m.sought {
+		share := 0.0
+		if o.jump[last] {
+			share = 1
+		}
+		m.jumpy += (share - m.jumpy) / jumpMemory
+	}
+	if m.jumpy > jumpCommon {
+		clear(o.jump)
 	}
 }
 
@@ -65,7 +79,7 @@ func (m *mixture) jumped(i int) bool {
 	}
 	level := m.past.at(then)
 	for j, k := range m.knots {
-		if m.jumpTo(j, m.past.at(then+k)-level) {
+		if m.jumpy <= jumpCommon && m.jumpTo(j, m.past.at(then+k)-level) {
 			return true
 		}
 	}

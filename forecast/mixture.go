@@ -21,10 +21,12 @@ type mixture struct {
 	// averages are exponential means of the last 3, 10, 30 and 100 steps.
 	averages   [4]float64
 	quantreg   *quantileRegression
-	mute       []bool // per candidate: has no say
-	candidates int    // experts, the direct peak, the regressions and the replays
-	bands      []band // for each knot and the peak
-	jumps      []band // the same, for origins before a jump
+	mute       []bool  // per candidate: has no say
+	candidates int     // experts, the direct peak, the regressions and the replay
+	bands      []band  // for each knot and the peak
+	jumps      []band  // the same, for origins before a jump
+	jumpy      float64 // share of origins before a jump
+	sought     bool    // this origin is looked at because it is one
 	record     record
 
 	now     origin   // the forecast made at the last step
@@ -42,8 +44,8 @@ var averageSteps = [4]float64{3, 10, 30, 100}
 const (
 	knotsMax   = 8
 	openMax    = 48
-	fitOrigins = 3000 // origins that a fit scores
-	fitJumps   = 1000 // and origins before a jump on top of them
+	fitOrigins = 2400 // origins that a fit scores
+	fitJumps   = 600  // and origins before a jump on top of them
 )
 
 // newKnots returns the steps ahead that are forecast themselves: all up to eight, else a geometric row.
@@ -107,7 +109,7 @@ var expertNames = []string{nameDayLevel, nameWeekLevel, nameHoltWinters, nameAut
 // restrict leaves only the named expert awake; the last value and the seasonal naive stay, without a say, because the
 // record compares with them.
 func (m *mixture) restrict(only string) {
-	m.mute = make([]bool, len(m.experts)+1+len(regressionLevels)+replays)
+	m.mute = make([]bool, len(m.experts)+1+len(regressionLevels)+1)
 	if only == "" {
 		return
 	}
@@ -135,10 +137,11 @@ func (m *mixture) fit(s Series) {
 	for i, v := range s.Values {
 		look := i >= recent || i/m.stride%sparse == 0 || i == s.Len()-1
 		if !look && jumps < fitJumps && m.jumped(i) {
-			look = true
+			look, m.sought = true, true
 			jumps++
 		}
 		m.step(v, s.lowerBound(i), look)
+		m.sought = false
 	}
 }
 

@@ -10,7 +10,7 @@ type origin struct {
 	size     float64   // the usual step then
 	jump     []bool    // per band: the day before says that demand jumps until then
 	centres  []float32 // bands × candidates
-	replayed []float32 // bands × replays × grid: the quantiles that stand for the centres of the replays
+	replayed []float32 // bands × grid: the quantiles that stand for the centre of the replay
 	x        []float32 // bands × regressors
 	spread   []float32 // bands: the usual error
 	mood     []float32 // bands × moods: regressors of the spread
@@ -19,14 +19,14 @@ type origin struct {
 }
 
 func newOrigin(bands, candidates int) origin {
-	n := bands * (candidates + regressors + 1 + moods + (2+replays)*gridLen)
+	n := bands * (candidates + regressors + 1 + moods + 3*gridLen)
 	flat := make([]float32, n)
 	cut := func(n int) []float32 {
 		part := flat[:n:n]
 		flat = flat[n:]
 		return part
 	}
-	return origin{at: -1, jump: make([]bool, bands), centres: cut(bands * candidates), replayed: cut(bands * replays * gridLen), x: cut(bands * regressors), spread: cut(bands),
+	return origin{at: -1, jump: make([]bool, bands), centres: cut(bands * candidates), replayed: cut(bands * gridLen), x: cut(bands * regressors), spread: cut(bands),
 		mood: cut(bands * moods), raw: cut(bands * gridLen), final: cut(bands * gridLen)}
 }
 
@@ -133,9 +133,9 @@ func (m *mixture) aggregate(o *origin, j int) {
 	spread := float64(o.spread[j])
 	raw, final := o.raw[j*gridLen:(j+1)*gridLen], o.final[j*gridLen:(j+1)*gridLen]
 	centres := o.centres[j*m.candidates : (j+1)*m.candidates]
-	replayed := o.replayed[j*replays*gridLen : (j+1)*replays*gridLen]
+	replayed := o.replayed[j*gridLen : (j+1)*gridLen]
 	for p, level := range grid {
-		b.take(p, centres, replayed)
+		take(p, centres, replayed)
 		q := b.mix(p, centres, spread, m.reach())
 		if o.jump[j] {
 			q = b.envelop(level, q, centres)
@@ -143,17 +143,8 @@ func (m *mixture) aggregate(o *origin, j int) {
 		raw[p] = float32(q)
 		final[p] = float32(m.sane(q + spread*b.correction(p)))
 	}
-	b.take(gridMedian, centres, replayed)
+	take(gridMedian, centres, replayed)
 	ascend(final)
-}
-
-// take puts the p-th replayed quantiles in the place of the replays' centres.
-func (b *band) take(p int, centres, replayed []float32) {
-	for r := range replays {
-		if c := len(centres) - replays + r; centres[c] == centres[c] {
-			centres[c] = replayed[r*gridLen+p]
-		}
-	}
 }
 
 // ascend sorts quantiles that cross, from the median outwards.

@@ -6,19 +6,18 @@ import (
 	"slices"
 )
 
-// replay makes two candidates out of what really followed: the errors of the last value, and those of the mixture's own
-// median, after origins drawn as for the paths (near this time of day on earlier days, and of the last hours). Where the
-// other candidates have one distribution that widens and narrows, these have the one of this hour: what comes of 08:55
-// is not what comes of 03:00. Their quantiles stand for a centre each.
+// replay makes a candidate out of what really followed: the errors of the last value after origins drawn as for the
+// paths (near this time of day on earlier days, and of the last hours). Where the other candidates have one distribution
+// that widens and narrows, this one has that of the hour: what comes of 08:55 is not what comes of 03:00. Its quantiles
+// stand for a centre each.
 type replay struct {
 	errs [][]float64 // per band, of the draws
 }
 
 const (
-	replayDraws = 48
-	replayLast  = 0 // errors of the last value
-	replayOwn   = 1 // errors of the median, in spreads
-	replays     = 2
+	replayDraws = 40
+	// replayMin is how many errors make a distribution.
+	replayMin = 12
 )
 
 func newReplay(bands int) replay {
@@ -29,26 +28,19 @@ func newReplay(bands int) replay {
 	return r
 }
 
-// replay fills the replayed quantiles of an origin whose experts have spoken.
+// replayErrors fills the replayed quantiles of an origin.
 func (m *mixture) replayErrors(o *origin) {
 	last := m.past.n - 1
 	rng := rand.New(rand.NewPCG(0, 0x7265706c6179)) // "replay": the same draw at every step
 	clock := BlockClock{Last: m.past.timeAt(last), Step: m.past.clock.step, Steps: min(m.past.n, len(m.past.fine)), Location: m.past.clock.loc}
-	ages := DrawBlocks(rng, clock, replayDraws, m.horizon).Ages
-	for kind := range replays {
-		for j := range m.replay.errs {
-			m.replay.errs[j] = m.replay.errs[j][:0]
-		}
-		for _, age := range ages {
-			if kind == replayLast {
-				m.lastErrors(last - age)
-			} else {
-				m.ownErrors(last - age)
-			}
-		}
-		for j := range m.bands {
-			m.replayBand(o, kind, j)
-		}
+	for j := range m.replay.errs {
+		m.replay.errs[j] = m.replay.errs[j][:0]
+	}
+	for _, age := range DrawBlocks(rng, clock, replayDraws, m.horizon).Ages {
+		m.lastErrors(last - age)
+	}
+	for j := range m.bands {
+		m.replayBand(o, j)
 	}
 }
 
@@ -69,63 +61,25 @@ func (m *mixture) lastErrors(i int) {
 	}
 }
 
-// ownErrors adds the errors, in spreads, of the median of the mixture that followed the kept forecast nearest to step i.
-func (m *mixture) ownErrors(i int) {
-	t := &m.errors
-	e := t.find(i)
-	if e < 0 || t.at[e]+m.horizon >= m.past.n {
-		return
-	}
-	at := t.at[e]
-	for j, k := range m.knots {
-		if z, ok := m.past.measured(at + k); ok {
-			median := float64(t.centre[e*t.bands+j]) + m.seasons.shape(m.seasons.place(&m.past.clock, at+k))
-			m.replay.errs[j] = append(m.replay.errs[j], (z-median)/float64(t.spread[e*t.bands+j]))
-		}
-	}
-	if peak, ok := m.past.highest(at+1, at+m.horizon); ok {
-		j := len(m.bands) - 1
-		m.replay.errs[j] = append(m.replay.errs[j], (peak-float64(t.centre[e*t.bands+j]))/float64(t.spread[e*t.bands+j]))
-	}
-}
-
-// replayMin is how many errors make a distribution.
-const replayMin = 12
-
 // replayBand makes quantiles of the errors collected for band j.
-func (m *mixture) replayBand(o *origin, kind, j int) {
-	c := j*m.candidates + m.candidates - replays + kind
+func (m *mixture) replayBand(o *origin, j int) {
+	c := (j+1)*m.candidates - 1
 	errs := m.replay.errs[j]
 	if len(errs) < replayMin {
 		o.centres[c] = float32(math.NaN())
 		return
 	}
 	slices.Sort(errs)
-	centre, unit := o.level, 1.0
-	if kind == replayOwn {
-		unit = float64(o.spread[j])
-		centre = m.band(o, j).median(o.centres[j*m.candidates:(j+1)*m.candidates], unit, m.reach())
-	}
-	out := o.replayed[(j*replays+kind)*gridLen : (j*replays+kind+1)*gridLen]
+	out := o.replayed[j*gridLen : (j+1)*gridLen]
 	for p, level := range grid {
-		out[p] = float32(m.sane(centre + unit*quantileSorted(level, errs)))
+		out[p] = float32(m.sane(o.level + quantileSorted(level, errs)))
 	}
 	o.centres[c] = out[gridMedian]
 }
 
-// median is that of the candidates other than the replays.
-func (b *band) median(centres []float32, spread float64, r reach) float64 {
-	at := gridMedian * b.candidates
-	sum, weights := 0.0, 0.0
-	for c, centre := range centres[:b.candidates-replays] {
-		if centre == centre {
-			w := float64(b.weight[at+c])
-			sum += w * grown(r.hold(float64(centre)+spread*float64(b.offset[at+c])))
-			weights += w
-		}
+// take puts the p-th replayed quantile in the place of the replay's centre, which is the last.
+func take(p int, centres, replayed []float32) {
+	if c := len(centres) - 1; centres[c] == centres[c] {
+		centres[c] = replayed[p]
 	}
-	if weights == 0 {
-		return float64(centres[expertLast])
-	}
-	return shrunk(sum / weights)
 }

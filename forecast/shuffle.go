@@ -146,17 +146,21 @@ func (m *mixture) trajectories(steps []between, ages []int) []uint16 {
 	n := len(ages)
 	keys := make([]uint16, len(steps)*n)
 	t := &m.errors
+	centres, spreads := make([]float64, len(m.knots)), make([]float64, len(m.knots))
 	for i, age := range ages {
 		e := t.find(m.past.n - 1 - age)
+		if e >= 0 {
+			for j, k := range m.knots {
+				centres[j] = float64(t.centre[e*t.bands+j]) + m.seasons.shape(m.seasons.place(&m.past.clock, t.at[e]+k))
+				spreads[j] = float64(t.spread[e*t.bands+j])
+			}
+		}
 		u := 0.0
 		for k, at := range steps {
 			if e >= 0 {
-				step := t.at[e] + 1 + k
-				if z := m.past.at(step); !math.IsNaN(z) && step < m.past.n {
-					shape := m.seasons.shape(m.seasons.place(&m.past.clock, step))
-					a, c := float64(t.centre[e*t.bands+at.low]), float64(t.centre[e*t.bands+at.high])
-					s, v := float64(t.spread[e*t.bands+at.low]), float64(t.spread[e*t.bands+at.high])
-					u = (z - shape - a - at.share*(c-a)) / (s + at.share*(v-s))
+				if z := m.past.at(t.at[e] + 1 + k); !math.IsNaN(z) {
+					centre := centres[at.low] + at.share*(centres[at.high]-centres[at.low])
+					u = (z - centre) / (spreads[at.low] + at.share*(spreads[at.high]-spreads[at.low]))
 				}
 			}
 			keys[k*n+i] = uint16((clamp(u, 8) + 8) * 4095)

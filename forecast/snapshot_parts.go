@@ -15,6 +15,7 @@ func (m *mixture) code(c *coder) {
 		}
 	}
 	c.floats(m.averages[:])
+	c.float(&m.jumpy)
 	for j := range m.quantreg.fits {
 		for t := range m.quantreg.fits[j] {
 			m.quantreg.fits[j][t].code(c)
