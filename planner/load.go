@@ -71,6 +71,8 @@ type LoadHistory struct {
 	Prompt     forecast.Series `json:"prompt"`
 	Completion forecast.Series `json:"completion"`
 	Requests   forecast.Series `json:"requests"`
+	// Borrowed says what of it is another model's (see Inherit and BorrowShape); empty when all is its own.
+	Borrowed string `json:"borrowed,omitempty"`
 }
 
 // Validate reports every way in which the three series do not share a grid.

@@ -56,7 +56,7 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 	}
 	p := parts{
 		clock:    scaler.WallClock().In(cfg.location),
-		source:   metrics,
+		source:   kinSource{metrics, cfg.kin()},
 		tracker:  cfg.trackerConfig(ledger),
 		policy:   cfg.policy(),
 		models:   cfg.modelNames(),
@@ -75,7 +75,8 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 	case err != nil:
 		return parts{}, nil, err
 	}
-	p.source, p.follow = liveSource{metrics, cluster}, cluster.Run
+	cluster.AskForAnswers(metrics.FirstAnswer)
+	p.source, p.follow = liveSource{p.source, cluster}, cluster.Run
 	return p, cluster, nil
 }
 

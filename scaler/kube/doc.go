@@ -27,4 +27,8 @@
 // (time-slicing, MPS) are never read from allocatable, which counts shares. A model's workload is found through the
 // ScaledObject with an external trigger whose metadata says `model: NAME`; pods belong to it when their chain of
 // controlling owners leads to the scale target, whatever is in between (ReplicaSet, RayCluster, InferenceService).
+//
+// A start counts when it was watched. Its phases come from conditions of the pod and of its NodeClaim and from events
+// (startphases.go), with StartLogs from the engine's log, and its end is the first answer when the metrics tell of one soon
+// after readiness (startlogs.go). They sum to the total; what nobody tells is unattributed.
 package kube

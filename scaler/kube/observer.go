@@ -27,7 +27,7 @@ type Observer struct {
 	now     func() time.Time
 
 	starts *startWatch
-	logs   *startLogs // nil when no logs are read
+	logs   *startLogs
 	gaps   map[gapKey]time.Time
 
 	mu         sync.Mutex
@@ -60,11 +60,16 @@ func New(clients Clients, cfg Config, models []Model, log *slog.Logger) (*Observ
 	o := &Observer{cfg: cfg, clients: clients, models: models, log: log, now: time.Now, starts: newStartWatch(),
 		gaps: map[gapKey]time.Time{}, feeds: map[feedKey]*feed{}, absent: map[string]bool{},
 		discovered: make(chan struct{})}
+	o.logs = newStartLogs(log, time.Now)
 	if cfg.StartLogs {
-		o.logs = newStartLogs(clients.Kube, log)
+		o.logs.readsFrom(clients.Kube)
 	}
 	return o, nil
 }
+
+// AskForAnswers makes starts end with the first answer that f tells of, if it comes soon after readiness. It is called
+// before Run.
+func (o *Observer) AskForAnswers(f FirstAnswer) { o.logs.answer = f }
 
 // discoverRetry is how soon a discovery that failed is tried again.
 const discoverRetry = 10 * time.Second
@@ -287,7 +292,7 @@ func (o *Observer) told(model string, ended []ended) []coldstart.Sample {
 	o.mu.Lock()
 	life := o.life
 	o.mu.Unlock()
-	if o.logs != nil && life != nil && life.Err() == nil {
+	if life != nil && life.Err() == nil {
 		return o.logs.through(model, ended, func(f func(context.Context)) { o.running.Go(func() { f(life) }) })
 	}
 	var out []coldstart.Sample

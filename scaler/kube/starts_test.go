@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -196,7 +197,7 @@ func TestStartLogs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var logged strings.Builder
-			l := newStartLogs(nil, slog.New(slog.NewTextHandler(&logged, nil)))
+			l := newStartLogs(slog.New(slog.NewTextHandler(&logged, nil)), time.Now)
 			l.open = func(_ context.Context, p *pod) (io.ReadCloser, error) {
 				asked = p.String() + " " + p.engine
 				return tt.open()
@@ -227,6 +228,58 @@ func TestStartLogs(t *testing.T) {
 	}
 }
 
+// A first answer soon after readiness is told when the metrics have it, as a longer start; a late one, none, and one that
+// cannot be asked for leave the start as it was told.
+func TestFirstAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration // readiness
+		err   error
+		want  string
+	}{
+		{"soon", 30 * time.Second, nil, "schedule=200 container_start=20 first_token=30 unattributed=320"},
+		{"late", 3 * time.Minute, nil, ""},
+		{"never", 0, nil, ""},
+		{"unknown", 30 * time.Second, errors.New("the server is down"), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, e := servedStart(t, nodeYAML("gpu", 30*24*time.Hour, "", ""), startYAML(0, 380*time.Second, ""),
+				eventYAML("e1", "Pulled", "vllm", "already present on machine", 385*time.Second, 385*time.Second))
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := newStartLogs(slog.New(slog.DiscardHandler), func() time.Time { return t0.Add(time.Since(began)) })
+				l.answer = func(_ context.Context, model, pod string, from, to time.Time) (time.Time, bool, error) {
+					if model != "chat" || pod != "chat-a" || !from.Equal(e.Started.Add(e.Total)) || to.Sub(from) != answerWithin {
+						t.Errorf("asked for %s of %s from %s to %s", pod, model, from, to)
+					}
+					return from.Add(tt.after), tt.after > 0, tt.err
+				}
+				spawn := func(f func(context.Context)) { go f(t.Context()) }
+				if got := l.through("chat", []ended{e}, spawn); len(got) != 1 || got[0].Total != e.Total {
+					t.Fatalf("told at once: %s", asJSON(t, got))
+				}
+				time.Sleep(time.Minute) // ready 60 s before: the metrics do not have it yet
+				if got := l.through("chat", nil, spawn); len(got) != 0 {
+					t.Errorf("told too early: %s", asJSON(t, got))
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				got := l.through("chat", nil, spawn)
+				if tt.want == "" {
+					if len(got) != 0 {
+						t.Errorf("told again: %s", asJSON(t, got))
+					}
+					return
+				}
+				if len(got) != 1 || inSeconds(got[0].Phases) != tt.want || got[0].Total != e.Total+tt.after || got[0].Validate() != nil ||
+					got[0].Sources[coldstart.FirstToken] != coldstart.FromMetrics {
+					t.Errorf("got %s, want %s", asJSON(t, got), tt.want)
+				}
+			})
+		})
+	}
+}
+
 // With start_logs an Observer reads the log through the API; without, it asks for none.
 func TestObserverReadsLogs(t *testing.T) {
 	for _, on := range []bool{false, true} {
@@ -237,8 +290,8 @@ func TestObserverReadsLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (o.logs != nil) != on {
-			t.Errorf("start_logs %t: reader %v", on, o.logs)
+		if (o.logs.open != nil) != on {
+			t.Errorf("start_logs %t: there is a reader %t", on, o.logs.open != nil)
 		}
 		if !on {
 			continue

@@ -113,3 +113,41 @@ func TestStartsFromMetrics(t *testing.T) {
 		t.Error("a model that is not configured has starts")
 	}
 }
+
+// The first answer of a pod is the first scrape that counts a completed request, over all series of the pod.
+func TestFirstAnswer(t *testing.T) {
+	f := healthy()
+	f.series = append(f.series, map[string]string{"__name__": "vllm:request_success_total", "pod": "pod-a", "model_name": "chat-70b", "namespace": "llm"})
+	counts := map[string][]string{"stop": {"0", "0", "2"}, "length": {"0", "1", "1"}}
+	to := time.Unix(1_800_000_000, 0).UTC()
+	f.spoil = func(w http.ResponseWriter, _ *http.Request, _, query string) bool {
+		if !strings.HasPrefix(query, "vllm:request_success_total") || !strings.HasSuffix(query, "[120000ms]") {
+			return false
+		}
+		if !strings.Contains(query, `pod="pod-a"`) {
+			f.answer(w, map[string]any{"resultType": "matrix", "result": []sampleJSON{}})
+			return true
+		}
+		var out []sampleJSON
+		for reason, values := range counts {
+			one := sampleJSON{Metric: map[string]string{"finished_reason": reason}}
+			for i, v := range values {
+				one.Values = append(one.Values, []any{float64(to.Unix() - 90 + int64(15*i)), v})
+			}
+			out = append(out, one)
+		}
+		f.answer(w, map[string]any{"resultType": "matrix", "result": out})
+		return true
+	}
+	s := newSource(t, testConfig(f.start(t)), simpleModel)
+	at, ok, err := s.FirstAnswer(t.Context(), "chat-70b", "pod-a", to.Add(-2*time.Minute), to)
+	if err != nil || !ok || !at.Equal(to.Add(-75*time.Second)) {
+		t.Errorf("got %v, %t, %v: want %v", at, ok, err, to.Add(-75*time.Second))
+	}
+	if at, ok, err := s.FirstAnswer(t.Context(), "chat-70b", "pod-b", to.Add(-2*time.Minute), to); err != nil || ok {
+		t.Errorf("a pod without series answered at %v, %v", at, err)
+	}
+	if _, _, err := s.FirstAnswer(t.Context(), "nobody", "pod-a", to.Add(-2*time.Minute), to); err == nil {
+		t.Error("a model that is not configured answered")
+	}
+}
