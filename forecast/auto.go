@@ -63,20 +63,28 @@ func (a *Auto) Sample(horizon int, b Blocks) Ensemble {
 	a.mustBeFitted()
 	b.mustBeUsable(horizon)
 	e := Ensemble{Start: a.m.past.timeAt(a.m.past.n), Step: a.m.past.clock.step, Paths: newPaths(len(b.Ages), horizon)}
+	if !a.m.past.varied {
+		for _, path := range e.Paths { // nothing is known but one value: it comes back unrounded
+			for k := range path {
+				path[k] = a.m.past.first
+			}
+		}
+		return e
+	}
 	a.m.sample(horizon, b, e.Paths)
 	return e
 }
 
-// Weights returns the mean weight of each expert by name over all bands and quantiles; they sum to one.
+// Weights returns the mean weight of each expert by name over all bands and quantiles, away from jumps; they sum to one
+// once anything was learned.
 func (a *Auto) Weights() map[string]float64 {
 	a.mustBeFitted()
 	out := map[string]float64{}
 	for c := range a.m.candidates {
 		sum := 0.0
 		for j := range a.m.bands {
-			b := &a.m.bands[j]
 			for p := range grid {
-				sum += float64(b.weight[p*b.candidates+c])
+				sum += float64(a.m.bands[j].weight[p*a.m.candidates+c])
 			}
 		}
 		out[a.m.candidateName(c)] += sum / float64(gridLen*len(a.m.bands))
@@ -89,9 +97,11 @@ func (m *mixture) candidateName(c int) string {
 	case c < len(m.experts):
 		return m.experts[c].name()
 	case c == len(m.experts):
-		return "peakratio"
+		return namePeakRatio
+	case c < len(m.experts)+1+len(regressionLevels):
+		return nameQuantileRegression
 	}
-	return nameQuantileRegression
+	return nameReplay
 }
 
 // Skill returns how the mixture has done against the naive methods.
@@ -119,22 +129,26 @@ type Covered struct {
 // has matured. Missing and clipped values do not count, and a peak counts when its whole window is known.
 func (a *Auto) Coverage() Coverage {
 	a.mustBeFitted()
-	bands := a.m.bands
-	last := len(bands) - 1
-	out := Coverage{Steps: []Covered{}, Peak: []Covered{}, Forecasts: bands[last].seen}
+	last := len(a.m.bands) - 1
+	share := func(j, p int) (sum, n float64) { // both kinds of origins, by how many there were
+		for _, b := range [2]*band{&a.m.bands[j], &a.m.jumps[j]} {
+			sum += float64(b.seen) * b.covered[p]
+			n += float64(b.seen)
+		}
+		return sum, n
+	}
+	out := Coverage{Steps: []Covered{}, Peak: []Covered{}, Forecasts: a.m.bands[last].seen + a.m.jumps[last].seen}
 	for p, level := range grid {
 		sum, n := 0.0, 0.0
-		for _, b := range bands[:last] {
-			if b.seen > 0 {
-				sum += b.covered[p]
-				n++
-			}
+		for j := range last {
+			s, k := share(j, p)
+			sum, n = sum+s, n+k
 		}
 		if n > 0 {
 			out.Steps = append(out.Steps, Covered{level, sum / n})
 		}
-		if bands[last].seen > 0 {
-			out.Peak = append(out.Peak, Covered{level, bands[last].covered[p]})
+		if s, k := share(last, p); k > 0 {
+			out.Peak = append(out.Peak, Covered{level, s / k})
 		}
 	}
 	return out

@@ -52,6 +52,9 @@ func newBand(candidates int, mute []bool) band {
 	for p, level := range grid {
 		for c := range candidates {
 			b.offset[p*candidates+c] = float32(laplaceQuantile(level))
+			if c == candidates-1 {
+				b.offset[p*candidates+c] = 0
+			}
 			b.weight[p*candidates+c] = b.damp[c]
 		}
 	}
@@ -79,12 +82,28 @@ func (b *band) spread(mood []float32) float64 {
 // spreadFloor keeps divisions by the spread of a constant series finite.
 const spreadFloor = 1e-7
 
-// mix returns the p-th grid quantile from the candidates that have a centre: the mean of theirs, in the caller's unit.
+// mix returns the p-th grid quantile from the candidates that have a centre and a say: the mean of theirs, in the caller's
+// unit.
 func (b *band) mix(p int, centres []float32, spread float64, r reach) float64 {
-	return shrunk(b.mixInto(p, centres, spread, r, b.ys))
+	at := p * b.candidates
+	sum, weights := 0.0, 0.0
+	for c, centre := range centres {
+		if w := float64(b.weight[at+c]); centre == centre && w > weightLeast {
+			sum += w * grown(r.hold(float64(centre)+spread*float64(b.offset[at+c])))
+			weights += w
+		}
+	}
+	if weights == 0 {
+		return float64(centres[expertLast]) + spread*float64(b.offset[at+expertLast]) // nobody else is awake
+	}
+	return shrunk(sum / weights)
 }
 
-// mixInto also fills ys with the candidates' own quantiles; all are in units of squash.
+// weightLeast is the weight up to which a candidate is left out: fixed share alone gives nobody a say.
+const weightLeast = 0.002
+
+// mixInto returns the mean of all, however small their weight, and fills ys with the candidates' own quantiles; all are in
+// units of squash.
 func (b *band) mixInto(p int, centres []float32, spread float64, r reach, ys []float64) float64 {
 	at := p * b.candidates
 	sum, weights := 0.0, 0.0
@@ -131,7 +150,9 @@ func (b *band) learn(o *origin, j int, z float64, r reach) {
 	centres := o.centres[j*b.candidates : (j+1)*b.candidates]
 	b.outOfDepth(centres, z)
 	teach := max(offsetTeach, 1/float64(b.seen+20))
+	replayed := o.replayed[j*gridLen : (j+1)*gridLen]
 	for p, level := range grid {
+		take(p, centres, replayed)
 		b.learnQuantile(p, level, centres, spread, z, r, teach)
 		b.conformal[p].learn(level, (z-float64(o.raw[j*gridLen+p]))/spread, teach)
 		hit := 0.0

@@ -17,7 +17,7 @@ type conformal struct {
 const conformalRates = 4
 
 // conformalSpeed is the rate of each correction relative to that of the offsets.
-var conformalSpeed = [conformalRates]float64{0, 0.06, 0.2, 0.6}
+var conformalSpeed = [conformalRates]float64{0, 0.02, 0.06, 0.2}
 
 // correction is in spreads.
 func (c *conformal) correction() float64 {

@@ -44,7 +44,7 @@ type Effects struct {
 // occasion is an occurrence and what was seen of it.
 type occasion struct {
 	Occurrence
-	recent  []float64 // θ of the newest known steps, over at most WithdrawAfter
+	recent  []float64 // θ of the newest known steps, over at most WithdrawAfter and effectRecentMax
 	all     []float64 // θ of every stride-th known step
 	stride  int
 	seen    int      // known steps
@@ -65,9 +65,11 @@ const (
 	effectRatioMin = 0.25
 	// effectLevelSpan is how long the level before an event may stand in for earlier days that nobody has seen.
 	effectLevelSpan = 6 * time.Hour
-	// effectPastMax is how many past occurrences of a name are remembered, effectSeenMax how many values of one.
-	effectPastMax = 20
-	effectSeenMax = 512
+	// effectPastMax is how many past occurrences of a name are remembered, effectSeenMax how many values of one, and
+	// effectRecentMax how many of the newest say what it is now.
+	effectPastMax   = 20
+	effectSeenMax   = 512
+	effectRecentMax = 100
 	// effectOutlier bounds a past size, in median distances from the median; effectOutlierMin is the least distance.
 	effectOutlier    = 3.0
 	effectOutlierMin = 0.05
@@ -210,7 +212,7 @@ func (e *Effects) note(o *occasion, v float64, atLeast bool, without float64, fr
 	if !ok || atLeast && !e.raises(o, theta, from) {
 		return
 	}
-	keep := max(1, int(o.event.WithdrawAfter/e.usual.step))
+	keep := min(effectRecentMax, max(1, int(o.event.WithdrawAfter/e.usual.step)))
 	if o.recent = append(o.recent, theta); len(o.recent) > keep {
 		o.recent = o.recent[1:]
 	}

@@ -36,6 +36,7 @@ type trend struct {
 
 type trendRun struct {
 	alpha, beta, phi float64
+	gain             float64 // φ + … + φ^trendLead
 	level, slope     float64
 	ahead            [trendLead]float64 // ahead[i%trendLead] is the forecast for step i made trendLead steps before
 	loss             float64
@@ -54,7 +55,7 @@ func newTrend() *trend {
 				if beta == 0 && phi != 0.8 {
 					continue // without a slope there is nothing to damp
 				}
-				r := trendRun{alpha: alpha, beta: beta, phi: phi, level: math.NaN()}
+				r := trendRun{alpha: alpha, beta: beta, phi: phi, gain: gain(phi, trendLead), level: math.NaN()}
 				for i := range r.ahead {
 					r.ahead[i] = math.NaN()
 				}
@@ -78,7 +79,7 @@ func (t *trend) learn(m *mixture) {
 			r.loss += (e - r.loss) / trendMemory
 		}
 		r.step(z)
-		r.ahead[i%trendLead] = r.level + r.slope*gain(r.phi, trendLead)
+		r.ahead[i%trendLead] = r.level + r.slope*r.gain
 		if r.loss < least {
 			least, t.best = r.loss, x
 		}

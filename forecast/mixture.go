@@ -21,14 +21,18 @@ type mixture struct {
 	// averages are exponential means of the last 3, 10, 30 and 100 steps.
 	averages   [4]float64
 	quantreg   *quantileRegression
-	mute       []bool // per candidate: has no say
-	candidates int    // experts, the direct peak, and the regressions
-	bands      []band
+	mute       []bool  // per candidate: has no say
+	candidates int     // experts, the direct peak, the regressions and the replay
+	bands      []band  // for each knot and the peak
+	jumps      []band  // the same, for origins before a jump
+	jumpy      float64 // share of origins before a jump
+	sought     bool    // this origin is looked at because it is one
 	record     record
 
 	now     origin   // the forecast made at the last step
 	open    []origin // ring of those that have not matured
 	errors  templates
+	replay  replay
 	here    place   // of the last step
 	places  []place // of the knots after the last step
 	buf     []float64
@@ -40,7 +44,8 @@ var averageSteps = [4]float64{3, 10, 30, 100}
 const (
 	knotsMax   = 8
 	openMax    = 48
-	fitOrigins = 3000 // origins that a fit scores
+	fitOrigins = 2400 // origins that a fit scores
+	fitJumps   = 600  // and origins before a jump on top of them
 )
 
 // newKnots returns the steps ahead that are forecast themselves: all up to eight, else a geometric row.
@@ -82,9 +87,10 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 		newHarmonic(len(m.knots), max(300, steps(10*day)/float64(m.past.per))),
 	}
 	m.restrict(only)
-	m.candidates = len(m.experts) + 1 + len(regressionLevels)
+	m.candidates = len(m.mute)
 	for range len(m.knots) + 1 {
 		m.bands = append(m.bands, newBand(m.candidates, m.mute))
+		m.jumps = append(m.jumps, newBand(m.candidates, m.mute))
 	}
 	m.places, m.buf = make([]place, len(m.knots)), make([]float64, len(m.knots))
 	m.now = newOrigin(len(m.bands), m.candidates)
@@ -93,6 +99,7 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 		m.open[i] = newOrigin(len(m.bands), m.candidates)
 	}
 	m.errors = newTemplates(m)
+	m.replay = newReplay(len(m.bands))
 	return m
 }
 
@@ -102,7 +109,7 @@ var expertNames = []string{nameDayLevel, nameWeekLevel, nameHoltWinters, nameAut
 // restrict leaves only the named expert awake; the last value and the seasonal naive stay, without a say, because the
 // record compares with them.
 func (m *mixture) restrict(only string) {
-	m.mute = make([]bool, len(m.experts)+1+len(regressionLevels))
+	m.mute = make([]bool, len(m.experts)+1+len(regressionLevels)+1)
 	if only == "" {
 		return
 	}
@@ -126,9 +133,15 @@ func (m *mixture) fit(s Series) {
 	}
 	recent := max(0, s.Len()-fitOrigins*m.stride*5/8)
 	sparse := max(1, recent/(fitOrigins*3/8*m.stride)+1)
+	jumps := 0
 	for i, v := range s.Values {
-		make1 := i >= recent || i/m.stride%sparse == 0 || i == s.Len()-1
-		m.step(v, s.lowerBound(i), make1)
+		look := i >= recent || i/m.stride%sparse == 0 || i == s.Len()-1
+		if !look && jumps < fitJumps && m.jumped(i) {
+			look, m.sought = true, true
+			jumps++
+		}
+		m.step(v, s.lowerBound(i), look)
+		m.sought = false
 	}
 }
 
@@ -189,9 +202,12 @@ func (m *mixture) mature(i int) {
 
 func (m *mixture) teach(o *origin, j int, z float64) {
 	loss := m.cost(z)
-	b := &m.bands[j]
+	b := m.band(o, j)
 	if b.usual == 0 {
 		b.usual = math.Abs(z - o.level)
+		if o.jump[j] {
+			b.usual = m.bands[j].usual
+		}
 	}
 	var x [regressors]float64
 	for i := range x {
@@ -219,7 +235,9 @@ func (m *mixture) origin(i int) *origin {
 
 func (o *origin) copyFrom(from *origin) {
 	o.at, o.level, o.size = from.at, from.level, from.size
+	copy(o.jump, from.jump)
 	copy(o.centres, from.centres)
+	copy(o.replayed, from.replayed)
 	copy(o.x, from.x)
 	copy(o.spread, from.spread)
 	copy(o.mood, from.mood)

@@ -5,26 +5,28 @@ import "math"
 // origin is a forecast of the mixture as it was made, kept until its horizon has been seen. Bands are the knots and, last,
 // the peak over the horizon.
 type origin struct {
-	at      int       // the last step known then; −1 marks an empty one
-	level   float64   // the value then
-	size    float64   // the usual step then
-	centres []float32 // bands × candidates
-	x       []float32 // bands × regressors
-	spread  []float32 // bands: the usual error
-	mood    []float32 // bands × moods: regressors of the spread
-	raw     []float32 // bands × grid: the quantiles of the aggregation
-	final   []float32 // bands × grid: with the conformal correction, ascending
+	at       int       // the last step known then; −1 marks an empty one
+	level    float64   // the value then
+	size     float64   // the usual step then
+	jump     []bool    // per band: the day before says that demand jumps until then
+	centres  []float32 // bands × candidates
+	replayed []float32 // bands × grid: the quantiles that stand for the centre of the replay
+	x        []float32 // bands × regressors
+	spread   []float32 // bands: the usual error
+	mood     []float32 // bands × moods: regressors of the spread
+	raw      []float32 // bands × grid: the quantiles of the aggregation
+	final    []float32 // bands × grid: with the conformal correction, ascending
 }
 
 func newOrigin(bands, candidates int) origin {
-	n := bands * (candidates + regressors + 1 + moods + 2*gridLen)
+	n := bands * (candidates + regressors + 1 + moods + 3*gridLen)
 	flat := make([]float32, n)
 	cut := func(n int) []float32 {
 		part := flat[:n:n]
 		flat = flat[n:]
 		return part
 	}
-	return origin{at: -1, centres: cut(bands * candidates), x: cut(bands * regressors), spread: cut(bands),
+	return origin{at: -1, jump: make([]bool, bands), centres: cut(bands * candidates), replayed: cut(bands * gridLen), x: cut(bands * regressors), spread: cut(bands),
 		mood: cut(bands * moods), raw: cut(bands * gridLen), final: cut(bands * gridLen)}
 }
 
@@ -63,6 +65,13 @@ func (m *mixture) observe() {
 	}
 	o.centres[(bands-1)*cand+len(m.experts)] = float32(m.sane(o.level + m.peaks.ahead(m)))
 	m.regress(o)
+	m.seeJumps(o)
+	for j := range bands {
+		mood := o.mood[j*moods : (j+1)*moods]
+		m.steady.moods(m, j, mood)
+		o.spread[j] = float32(m.band(o, j).spread(mood))
+	}
+	m.replayErrors(o)
 	for j := range bands {
 		m.aggregate(o, j)
 	}
@@ -118,20 +127,23 @@ func (m *mixture) regressBand(o *origin, j int, x []float64) {
 // regressorMax bounds a regressor, in usual steps: one burst must not decide a regression.
 const regressorMax = 50
 
-// aggregate works out spread and quantiles of band j.
+// aggregate works out the quantiles of band j.
 func (m *mixture) aggregate(o *origin, j int) {
-	b := &m.bands[j]
-	mood := o.mood[j*moods : (j+1)*moods]
-	m.steady.moods(m, j, mood)
-	spread := b.spread(mood)
-	o.spread[j] = float32(spread)
+	b := m.band(o, j)
+	spread := float64(o.spread[j])
 	raw, final := o.raw[j*gridLen:(j+1)*gridLen], o.final[j*gridLen:(j+1)*gridLen]
 	centres := o.centres[j*m.candidates : (j+1)*m.candidates]
-	for p := range grid {
+	replayed := o.replayed[j*gridLen : (j+1)*gridLen]
+	for p, level := range grid {
+		take(p, centres, replayed)
 		q := b.mix(p, centres, spread, m.reach())
+		if o.jump[j] {
+			q = b.envelop(level, q, centres)
+		}
 		raw[p] = float32(q)
 		final[p] = float32(m.sane(q + spread*b.correction(p)))
 	}
+	take(gridMedian, centres, replayed)
 	ascend(final)
 }
 

@@ -11,7 +11,7 @@ const (
 	// of it; older values are kept as means over coarseStep, for coarseSpan.
 	fineSpan     = 2 * day
 	fineStepsMin = 256
-	fineStepsMax = 6048
+	fineStepsMax = 17280 // two days of 10 s
 	coarseStep   = 10 * time.Minute
 	coarseSpan   = 35 * day
 )
@@ -35,6 +35,8 @@ type past struct {
 	level       float64 // the last value known
 	low, high   float64 // the range of all values seen
 	nonNegative bool
+	first       float64 // the first value seen, in the caller's unit
+	varied      bool    // another one was seen since
 
 	// mean is a slow mean of the absolute values, in the caller's unit.
 	mean, meanSteps float64
@@ -87,6 +89,10 @@ func (p *past) append(v float64, atLeast bool, believed float64) {
 		p.level = z
 		p.low, p.high = min(p.low, z), max(p.high, z)
 		p.nonNegative = p.nonNegative && v >= 0
+		if p.known == 0 {
+			p.first = v
+		}
+		p.varied = p.varied || v != p.first
 	}
 	p.measure(v)
 	at := p.n % len(p.fine)

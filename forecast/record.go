@@ -73,7 +73,7 @@ func (r *record) add(m *mixture, o *origin, peak float64) {
 // losses adds the mean pinball losses of the mixture as it was, and of the last value and the seasonal naive with the
 // offsets that they have learned by now.
 func (m *mixture) losses(o *origin, j int, z float64, sums *[3]float64) {
-	b := &m.bands[j]
+	b := m.band(o, j)
 	y := m.past.squash.out(z)
 	spread := float64(o.spread[j])
 	for _, p := range recordGrid {

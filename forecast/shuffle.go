@@ -13,9 +13,9 @@ import (
 // using ensemble copula coupling, Statistical Science 2013; the Schaake shuffle of Clark et al. 2004).
 type templates struct {
 	every  int
-	knots  int
+	bands  int
 	at     []int
-	centre []float32 // per entry and knot: the median less the shape of the day
+	centre []float32 // per entry and band: the median, less the shape of the day but for the peak
 	spread []float32
 }
 
@@ -24,8 +24,8 @@ const templatesMax = 600
 func newTemplates(m *mixture) templates {
 	every := max(1, (len(m.past.fine)+templatesMax-1)/templatesMax)
 	n := len(m.past.fine)/every + 1
-	t := templates{every: every, knots: len(m.knots), at: make([]int, n), centre: make([]float32, n*len(m.knots)),
-		spread: make([]float32, n*len(m.knots))}
+	t := templates{every: every, bands: len(m.bands), at: make([]int, n), centre: make([]float32, n*len(m.bands)),
+		spread: make([]float32, n*len(m.bands))}
 	for i := range t.at {
 		t.at[i] = -1
 	}
@@ -40,9 +40,11 @@ func (t *templates) keep(m *mixture) {
 	e := o.at / t.every % len(t.at)
 	t.at[e] = o.at
 	for j, at := range m.places {
-		t.centre[e*t.knots+j] = o.final[j*gridLen+gridMedian] - float32(m.seasons.shape(at))
-		t.spread[e*t.knots+j] = o.spread[j]
+		t.centre[e*t.bands+j] = o.final[j*gridLen+gridMedian] - float32(m.seasons.shape(at))
+		t.spread[e*t.bands+j] = o.spread[j]
 	}
+	peak := len(m.bands) - 1
+	t.centre[e*t.bands+peak], t.spread[e*t.bands+peak] = o.final[peak*gridLen+gridMedian], o.spread[peak]
 }
 
 // find returns the entry nearest to an origin, −1 when nothing near is kept.
@@ -144,17 +146,21 @@ func (m *mixture) trajectories(steps []between, ages []int) []uint16 {
 	n := len(ages)
 	keys := make([]uint16, len(steps)*n)
 	t := &m.errors
+	centres, spreads := make([]float64, len(m.knots)), make([]float64, len(m.knots))
 	for i, age := range ages {
 		e := t.find(m.past.n - 1 - age)
+		if e >= 0 {
+			for j, k := range m.knots {
+				centres[j] = float64(t.centre[e*t.bands+j]) + m.seasons.shape(m.seasons.place(&m.past.clock, t.at[e]+k))
+				spreads[j] = float64(t.spread[e*t.bands+j])
+			}
+		}
 		u := 0.0
 		for k, at := range steps {
 			if e >= 0 {
-				step := t.at[e] + 1 + k
-				if z := m.past.at(step); !math.IsNaN(z) && step < m.past.n {
-					shape := m.seasons.shape(m.seasons.place(&m.past.clock, step))
-					a, c := float64(t.centre[e*t.knots+at.low]), float64(t.centre[e*t.knots+at.high])
-					s, v := float64(t.spread[e*t.knots+at.low]), float64(t.spread[e*t.knots+at.high])
-					u = (z - shape - a - at.share*(c-a)) / (s + at.share*(v-s))
+				if z := m.past.at(t.at[e] + 1 + k); !math.IsNaN(z) {
+					centre := centres[at.low] + at.share*(centres[at.high]-centres[at.low])
+					u = (z - centre) / (spreads[at.low] + at.share*(spreads[at.high]-spreads[at.low]))
 				}
 			}
 			keys[k*n+i] = uint16((clamp(u, 8) + 8) * 4095)
@@ -235,6 +241,9 @@ func (r *ranks) spread(qs *[gridLen]float64, nonNegative bool, values []float64)
 	}
 }
 
+// imposeFrom is the quantile of the peak above which paths are moved, in full from the median on.
+const imposeFrom = 0.2
+
 // imposePeak moves the peaks of the paths over the mixture's horizon to the quantiles forecast for it, rank by rank. What
 // a path has near its peak moves along, the rest stays.
 func (m *mixture) imposePeak(paths [][]float64, ranks ranks, values []float64, order, spare []uint16) {
@@ -251,11 +260,31 @@ func (m *mixture) imposePeak(paths [][]float64, ranks ranks, values []float64, o
 			peaks[i] = max(peaks[i], v)
 		}
 	}
+	give := m.give()
 	for i := range order {
 		order[i] = uint16(i)
 	}
 	sortByPeak(order, peaks)
 	for r, i := range order {
-		bend(paths[i][:m.horizon], peaks[i], values[r])
+		// What the lowest paths do matters to nobody, and their steps are best left as they are.
+		share := min(1, max(0, (float64(r+1)/float64(len(order)+1)-imposeFrom)/(0.5-imposeFrom)))
+		values[r] = peaks[i] + share*(values[r]-peaks[i])
+		bend(paths[i][:m.horizon], peaks[i], values[r], give)
 	}
+}
+
+// give returns how unsure each step of the horizon is, the most unsure 1.
+func (m *mixture) give() []float64 {
+	out := make([]float64, m.horizon)
+	most := 0.0
+	for k, at := range m.placeSteps(m.horizon) {
+		a, b := float64(m.now.spread[at.low]), float64(m.now.spread[at.high])
+		out[k] = a + at.share*(b-a)
+		most = max(most, out[k])
+	}
+	for k := range out {
+		out[k] /= most
+		out[k] *= out[k]
+	}
+	return out
 }

@@ -15,6 +15,8 @@ const (
 	nameAutoregression     = "stlar"
 	nameHarmonic           = "harmonic"
 	nameAnalog             = "analog"
+	namePeakRatio          = "peakratio"
+	nameReplay             = "replay"
 	nameQuantileRegression = "quantreg"
 )
 

@@ -15,6 +15,7 @@ func (m *mixture) code(c *coder) {
 		}
 	}
 	c.floats(m.averages[:])
+	c.float(&m.jumpy)
 	for j := range m.quantreg.fits {
 		for t := range m.quantreg.fits[j] {
 			m.quantreg.fits[j][t].code(c)
@@ -22,6 +23,7 @@ func (m *mixture) code(c *coder) {
 	}
 	for j := range m.bands {
 		m.bands[j].code(c)
+		m.jumps[j].code(c)
 	}
 	c.whole(&m.record.origins)
 	c.whole(&m.record.skip)
@@ -42,11 +44,12 @@ func (m *mixture) code(c *coder) {
 type stateful interface{ code(c *coder) }
 
 func (p *past) code(c *coder) {
-	c.float(&p.squash.unit, &p.sum, &p.level, &p.low, &p.high, &p.mean)
+	c.float(&p.squash.unit, &p.sum, &p.level, &p.low, &p.high, &p.first, &p.mean)
 	c.whole(&p.n)
 	c.whole(&p.count)
 	c.whole(&p.known)
 	c.flag(&p.nonNegative)
+	c.flag(&p.varied)
 	c.floats(p.fine)
 	c.flags(p.real)
 	c.singles(p.coarse)
@@ -132,7 +135,8 @@ func (b *band) code(c *coder) {
 func (o *origin) code(c *coder) {
 	c.whole(&o.at)
 	c.float(&o.level, &o.size)
-	for _, xs := range [][]float32{o.centres, o.x, o.spread, o.mood, o.raw, o.final} {
+	c.flags(o.jump)
+	for _, xs := range [][]float32{o.centres, o.replayed, o.x, o.spread, o.mood, o.raw, o.final} {
 		c.singles(xs)
 	}
 }

@@ -75,6 +75,9 @@ func (c *course) demandText() string {
 	if c.forecastOK {
 		f := c.state.Forecast
 		fmt.Fprintf(&b, "; %d joint paths by %s to %s", len(f.Prompt.Paths), f.Method, c.clock(c.forecastEnd()))
+		if f.Borrowed != "" {
+			b.WriteString(" on a history " + f.Borrowed)
+		}
 		b.WriteString(c.eventsText())
 	} else {
 		b.WriteString("; no forecast")

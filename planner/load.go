@@ -31,6 +31,19 @@ func (l Load) String() string {
 	return fmt.Sprintf("%.0f prompt + %.0f completion tok/s", float64(l.Prompt), float64(l.Completion))
 }
 
+// mixRequests is the rate of requests from which on the mean sizes of one step say something: at half of it a minute has
+// 150 requests, and widely spread sizes move their mean by a fifth by chance.
+const mixRequests RequestRate = 5
+
+// mix is the mean sizes of the requests in the load; ok is false when they are unknown or too few to tell.
+func (l Load) mix() (m RequestMix, ok bool) {
+	if l.Requests < mixRequests || !l.finite() {
+		return RequestMix{}, false
+	}
+	return RequestMix{Prompt: Tokens(max(1, float64(l.Prompt)/float64(l.Requests))),
+		Completion: Tokens(max(1, float64(l.Completion)/float64(l.Requests)))}, true
+}
+
 // finite reports whether every part is a usable number: finite and not negative.
 func (l Load) finite() bool {
 	for _, v := range []float64{float64(l.Prompt), float64(l.Completion), float64(l.Requests)} {
@@ -58,6 +71,8 @@ type LoadHistory struct {
 	Prompt     forecast.Series `json:"prompt"`
 	Completion forecast.Series `json:"completion"`
 	Requests   forecast.Series `json:"requests"`
+	// Borrowed says what of it is another model's (see Inherit and BorrowShape); empty when all is its own.
+	Borrowed string `json:"borrowed,omitempty"`
 }
 
 // Validate reports every way in which the three series do not share a grid.

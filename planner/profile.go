@@ -92,6 +92,8 @@ type sized struct {
 	Profile              // stated rates
 	mix      *RequestMix // nil for stated rates
 	capacity *Capacity   // nil unless from physics
+	usual    *RequestMix // what was usual, where the mix is that of a burst of other requests
+	surge    Surge       // what makes that burst
 }
 
 // sizedFor turns a profile into the rates of one mix, SLO and number of replicas. The mix is what was observed, nil when
@@ -102,7 +104,7 @@ func (p Profile) sizedFor(observed *RequestMix, slo SLO, replicas int) sized {
 		mix := p.Physics.Requests.observed(observed)
 		c := p.Physics.Capacity(mix, slo, replicas)
 		c.Rates.Source = p.Source
-		return sized{Profile: c.Rates, mix: &mix, capacity: &c}
+		return sized{Profile: c.Rates, mix: &mix, capacity: &c, surge: SurgeNone}
 	case p.Table != nil:
 		mix := p.Table.Requests.observed(observed)
 		rates := p.Table.rates(mix)

@@ -30,12 +30,16 @@ func (s *EngineSample) known() bool {
 	return s.Running > 0 && s.ITL > 0 && s.Requests.Validate() == nil
 }
 
-// LearnerConfig is how a Learner learns; the zero value is replaced by the defaults in the comments.
+// LearnerConfig is how a Learner learns; zero fields are replaced by the defaults in the comments.
 type LearnerConfig struct {
-	WarmUp  time.Duration // 5m: samples of younger replicas are left out
-	Forget  float64       // 0.998: weight a sample keeps at the next one
-	StepMax float64       // 0.05: how far a coefficient may move at one sample, relative to itself
-	Samples int           // 40: before so many the physics stay as they were
+	// WarmUp (5m): samples of younger replicas are left out.
+	WarmUp time.Duration `json:"warm_up_ns"`
+	// Forget (0.998) is the weight a sample keeps at the next one.
+	Forget float64 `json:"forget"`
+	// StepMax (0.05) is how far a coefficient may move at one sample, relative to itself.
+	StepMax float64 `json:"step_max"`
+	// Samples (40): before so many the physics stay as they were.
+	Samples int `json:"samples"`
 }
 
 func (c LearnerConfig) withDefaults() LearnerConfig {

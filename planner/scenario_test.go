@@ -234,6 +234,9 @@ func (w *scenario) loadNow(t *testing.T, d *datadriven.TestData) string {
 		Load:       Load{Prompt: TokenRate(floatArg(t, d, "prompt")), Completion: TokenRate(floatArg(t, d, "completion"))},
 		LowerBound: d.HasArg("at-least"),
 	}
+	if d.HasArg("requests") {
+		m.load.Requests = RequestRate(floatArg(t, d, "requests"))
+	}
 	m.load.At = w.now.Add(-parseDuration(t, d, textArg(t, d, "age", "0s")))
 	return ""
 }

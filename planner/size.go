@@ -43,14 +43,37 @@ func (c *course) size() {
 	c.next.Needed = pushMax(c.memory.Needed, Count{At: c.now, Replicas: needed}, c.now.Add(-horizon))
 }
 
-// ratesFor turns the profile into rates for the replicas that there are, or for as many as the load needs when those are
-// more: spread over more replicas each finds less in its prefix cache, so that a number that was right for fewer is short.
+// ratesFor turns the profile into rates for the requests of the last hours, or for those of this moment when they are of
+// another shape and need more: a burst of long contexts must not be sized as so many more requests of the usual kind.
 func (c *course) ratesFor(l *ObservedLoad) sized {
+	usual := c.ratesOf(c.state.Requests, l)
+	if l == nil || usual.mix == nil {
+		return usual
+	}
+	now, ok := l.mix()
+	if !ok || !now.moved(*usual.mix) {
+		return usual
+	}
+	burst := c.ratesOf(&now, l)
+	if burst.utilisation(float64(l.Prompt), float64(l.Completion)) <= usual.utilisation(float64(l.Prompt), float64(l.Completion)) {
+		return usual
+	}
+	before := Load{Prompt: TokenRate(float64(usual.mix.Prompt) * float64(l.Requests)),
+		Completion: TokenRate(float64(usual.mix.Completion) * float64(l.Requests)), Requests: l.Requests}
+	burst.surge = SurgeCause(before, l.Load, burst.Profile)
+	burst.usual = usual.mix
+	return burst
+}
+
+// ratesOf turns the profile into rates for one mix and the replicas that there are, or as many as the load needs when
+// those are more: spread over more replicas each finds less in its prefix cache, so that a number that was right for fewer
+// is short.
+func (c *course) ratesOf(mix *RequestMix, l *ObservedLoad) sized {
 	replicas := max(1, c.memory.Replicas)
 	if c.supplyOK {
 		replicas = max(1, c.supply)
 	}
-	rates := c.state.Profile.sizedFor(c.state.Requests, c.policy.slo(), replicas)
+	rates := c.state.Profile.sizedFor(mix, c.policy.slo(), replicas)
 	const rounds = 4 // each adds less than the one before
 	for range rounds {
 		if l == nil || !c.state.Profile.dilutes() {
@@ -61,7 +84,7 @@ func (c *course) ratesFor(l *ObservedLoad) sized {
 			break
 		}
 		replicas = need
-		rates = c.state.Profile.sizedFor(c.state.Requests, c.policy.slo(), replicas)
+		rates = c.state.Profile.sizedFor(mix, c.policy.slo(), replicas)
 	}
 	return rates
 }
@@ -79,6 +102,12 @@ func (c *course) sizeText(l Load) string {
 	default:
 		fmt.Fprintf(&b, "one takes %.0f prompt or %.0f completion tok/s", float64(r.Prompt), float64(r.Completion))
 	}
+	if r.usual != nil {
+		fmt.Fprintf(&b, "; requests are of another shape now: %.0f + %.0f tokens were usual", float64(r.usual.Prompt), float64(r.usual.Completion))
+		if r.surge != SurgeNone {
+			fmt.Fprintf(&b, ", %s", r.surge)
+		}
+	}
 	if r.Source != "" {
 		b.WriteString("; " + r.Source)
 	}
@@ -91,10 +120,10 @@ func (c *course) capacityText() string {
 	a, p, slo := c.rates.capacity, c.state.Profile.Physics, c.policy.slo()
 	var b strings.Builder
 	fmt.Fprintf(&b, "one carries %.3g requests/s of %s", float64(a.Requests), c.rates.mix)
-	if slo.TTFT > 0 && !slices.Contains(a.Unmet, BoundTTFT) {
-		fmt.Fprintf(&b, ", TTFT within %v", slo.TTFT)
+	if bounds := metBounds(slo, a.Unmet); bounds != "" {
+		fmt.Fprintf(&b, ", p%s of them with %s", percent(slo.Percentile), bounds)
 	}
-	fmt.Fprintf(&b, ", p%s: ITL is %.0f ms then, %.0f of %d sequences and %.0f %% of the KV tokens are in use", percent(slo.Percentile),
+	fmt.Fprintf(&b, ": ITL is %.0f ms on average then, %.0f of %d sequences and %.0f %% of the KV tokens are in use",
 		float64(a.ITL)/float64(time.Millisecond), float64(a.Sequences), p.MaxSequences, 100*float64(a.KVTokens/p.KVTokens))
 	for _, bound := range a.Unmet {
 		what := fmt.Sprintf("ITL of %v", slo.ITL)
@@ -107,6 +136,18 @@ func (c *course) capacityText() string {
 		fmt.Fprintf(&b, "; the profile was made for %s", p.Requests)
 	}
 	return b.String()
+}
+
+// metBounds names the bounds of an SLO that replicas can meet.
+func metBounds(slo SLO, unmet []Constraint) string {
+	var bounds []string
+	if slo.TTFT > 0 && !slices.Contains(unmet, BoundTTFT) {
+		bounds = append(bounds, fmt.Sprintf("TTFT ≤ %v", slo.TTFT))
+	}
+	if slo.ITL > 0 && !slices.Contains(unmet, BoundPrefill) && !slices.Contains(unmet, BoundDecode) {
+		bounds = append(bounds, fmt.Sprintf("ITL ≤ %v", slo.ITL))
+	}
+	return strings.Join(bounds, " and ")
 }
 
 // reactiveWindowMin is the shortest stretch of observed need that a release without forecast authority may rest on: the

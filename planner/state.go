@@ -51,6 +51,8 @@ type Forecast struct {
 	Completion forecast.Ensemble `json:"completion"`
 	// Method names the forecaster, for people.
 	Method string `json:"method"`
+	// Borrowed says what of the history behind it is another model's; empty when all is its own.
+	Borrowed string `json:"borrowed,omitempty"`
 	// MayShrink is the forecast's authority to release replicas below recent need: it beats the naive forecasts on
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`

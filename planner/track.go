@@ -65,6 +65,7 @@ type trackedModel struct {
 	steps              int         // steps seen since the start of the fitted history
 	newest             *ObservedLoad
 	sizes              requestSizes
+	borrowed           string    // of the fitted history
 	ensemble           *Forecast // of the steps seen so far; nil when a new step made it old
 	leads              []coldstart.LeadTime
 	leadsAt            time.Time // when leads were estimated; zero makes them old
@@ -145,7 +146,7 @@ func (t *Tracker) Fit(model string, h LoadHistory) error {
 	}
 	m.history = cloneHistory(h, t.cfg.Location)
 	m.next = h.Prompt.End()
-	m.newest, m.sizes, m.ensemble = nil, requestSizes{}, nil
+	m.newest, m.sizes, m.ensemble, m.borrowed = nil, requestSizes{}, nil, h.Borrowed
 	for i := range h.Prompt.Values {
 		m.note(h, i, "")
 	}
@@ -395,6 +396,7 @@ func (t *Tracker) forecast(m *trackedModel) *Forecast {
 		Prompt:     briefly(m.prompt.Sample(horizon, blocks)),
 		Completion: briefly(m.completion.Sample(horizon, blocks)),
 		Method:     m.prompt.Name(),
+		Borrowed:   m.borrowed,
 		Events:     m.eventsAhead(m.next, m.next.Add(time.Duration(horizon)*t.cfg.Step)),
 	}
 	f.MayShrink, f.Authority = t.authority(m)

@@ -18,9 +18,10 @@
 // # What is real and what is simplified
 //
 // Demand is fitted to public traces (fitted.go names them). Start phases and replica physics carry figures published by
-// others (demo.go names them). A replica is a fluid of iterations, not the iterations themselves (server.go); KV memory,
-// preemption, prefix caches, quotas and multi-pod replicas are not modelled. A Decision's pool and quota targets are not
-// acted upon: nodes are launched by replicas that do not fit, as Karpenter does.
+// others (demo.go names them). A replica is a fluid of iterations (server.go), not the iterations themselves, which package
+// engine runs and Cluster does not use yet; KV memory, preemption, prefix caches, quotas and multi-pod replicas are not
+// modelled. A Decision's pool and quota targets are not acted upon: nodes are launched by replicas that do not fit, as
+// Karpenter does.
 //
 // References: Patel et al., Splitwise, ISCA 2024 (the Azure LLM inference traces 2023); Xiang et al., ServeGen,
 // arXiv:2505.09999 (heavy clients); Kubernetes KEP-853 and KEP-4951 (HPA behaviour and tolerance).

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -109,23 +111,16 @@ func bare(f forecast.Forecaster) forecast.Forecaster {
 	return f
 }
 
-// weightsText lists shares in the order of forecast.Names, then any other.
+// weightsText lists shares, the largest first; those that round to nothing are left out.
 func weightsText(weights map[string]float64) string {
-	names := make([]string, 0, len(weights))
-	for name := range weights {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		order := forecast.Names()
-		x, y := slices.Index(order, a), slices.Index(order, b)
-		if x >= 0 && y >= 0 {
-			return x - y
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(weights), func(a, b string) int {
+		return cmp.Or(cmp.Compare(weights[b], weights[a]), cmp.Compare(a, b))
 	})
 	var parts []string
 	for _, name := range names {
-		parts = append(parts, fmt.Sprintf("%s %.0f%%", name, 100*weights[name]))
+		if share := 100 * weights[name]; share >= 0.5 {
+			parts = append(parts, fmt.Sprintf("%s %.0f%%", name, share))
+		}
 	}
 	return strings.Join(parts, " ")
 }

@@ -64,8 +64,12 @@ type modelConfig struct {
 	// time from published figures while nothing is stated or measured.
 	WeightsGB float64 `yaml:"weights_gb"`
 	// StartsFile holds measured starts, as coldstart.ReadSamples reads them.
-	StartsFile string              `yaml:"starts_file"`
-	Policy     configs.ModelPolicy `yaml:"policy"`
+	StartsFile string `yaml:"starts_file"`
+	// Replaces names the model whose users this one took over: its history stands in front of this one's own.
+	Replaces string `yaml:"replaces"`
+	// Like names a similar model, whose shape of the day serves while this one's own history is shorter than two days.
+	Like   string              `yaml:"like"`
+	Policy configs.ModelPolicy `yaml:"policy"`
 }
 
 type statedLead struct {
@@ -172,6 +176,7 @@ func (c *config) validate() error {
 	add("", c.validateForecast())
 	add("policy.", c.Policy.Planner().Validate())
 	add("", c.validatePolicyNames())
+	add("", c.validateKin())
 	if len(c.Models) == 0 {
 		add("", errors.New("models is empty: at least one model is needed"))
 	}
@@ -190,6 +195,23 @@ func (c *config) validatePolicyNames() error {
 		if !slices.Contains(c.modelNames(), name) {
 			errs = append(errs, fmt.Errorf("policy.models has %q: the names under models are allowed: %s", name,
 				strings.Join(c.modelNames(), ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validateKin reports names in replaces and like that are no other model.
+func (c *config) validateKin() error {
+	var errs []error
+	for i := range c.Models {
+		m := &c.Models[i]
+		for _, kin := range []struct{ key, name string }{{"replaces", m.Replaces}, {"like", m.Like}} {
+			if kin.name != "" && (kin.name == m.Name || !slices.Contains(c.modelNames(), kin.name)) {
+				errs = append(errs, fmt.Errorf("models[%d] %q: %s is %q: another name under models is allowed", i, m.Name, kin.key, kin.name))
+			}
+		}
+		if m.Replaces != "" && m.Like != "" {
+			errs = append(errs, fmt.Errorf("models[%d] %q: replaces is %q and like is %q: one of them is allowed", i, m.Name, m.Replaces, m.Like))
 		}
 	}
 	return errors.Join(errs...)

@@ -56,7 +56,7 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 	}
 	p := parts{
 		clock:    scaler.WallClock().In(cfg.location),
-		source:   metrics,
+		source:   kinSource{metrics, cfg.kin()},
 		tracker:  cfg.trackerConfig(ledger),
 		policy:   cfg.policy(),
 		models:   cfg.modelNames(),
@@ -76,7 +76,7 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 		return parts{}, nil, err
 	}
 	cluster.AskForAnswers(metrics.FirstAnswer)
-	p.source, p.follow = liveSource{metrics, cluster}, cluster.Run
+	p.source, p.follow = liveSource{p.source, cluster}, cluster.Run
 	return p, cluster, nil
 }
 
