@@ -1,7 +1,7 @@
 // Package coldstart answers one question from measurements: when a replica is ordered now, when will it serve?
 //
-// A Sample is one observed start, cut into Phases and labelled with its start path (cold node, warm node, cached
-// weights). A Ledger holds samples and estimates, for a Key of model, shape and path, a LeadTime: a distribution, not a
+// A Sample is one observed start, cut into Phases (each with its Source) and labelled with its start path (cold node,
+// reclaimed node, warm node, cached weights). A Ledger holds samples and estimates, for a Key of model, shape and path, a LeadTime: a distribution, not a
 // number. Starts that have not finished are right-censored samples: a pod still starting after ten minutes says "longer
 // than ten minutes" and raises the estimate. A key without samples of its own borrows from its parents and says so.
 //
@@ -15,8 +15,10 @@
 //	draw := lt.Sample(rng.Float64())  // a lead time per sample path; the randomness is the caller's
 //
 // Before there are measurements, lead times are stated (StatedDuration, StatedQuantiles, Ledger.SetStated) or come from a
-// samples file (ReadSamples). Reading order: sample.go, leadtime.go, ledger.go, estimate.go (where samples come from and
-// how thin ones are topped up, with a worked example), productlimit.go.
+// samples file (ReadSamples); with neither, published figures stand in for a model whose weights are known (SetWeights).
+// Reading order: sample.go, timeline.go (how evidence becomes phases that sum to the total), leadtime.go, ledger.go,
+// estimate.go (where samples come from and how thin ones are topped up, with a worked example), productlimit.go, shift.go
+// (starts that change their level), weights.go. Package evidence reads what starts leave behind.
 //
 // It refuses to know how a start is watched, and what to do about a slow one.
 //

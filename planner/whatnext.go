@@ -144,6 +144,11 @@ func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy
 	if !n.back.Known() {
 		n.back = n.slowest
 	}
+	replicas := 1
+	if m.Replicas != nil {
+		replicas = max(1, m.Replicas.supply())
+	}
+	rates := m.Profile.sizedFor(m.Requests, p.slo(), replicas)
 	f := m.Forecast
 	running := make([]float64, len(f.Prompt.Paths))
 	for k := range f.Prompt.Steps() {
@@ -153,7 +158,7 @@ func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy
 		}
 		counts := make([]int, len(running))
 		for i := range running {
-			running[i] = math.Max(running[i], m.Profile.utilisation(f.Prompt.Paths[i][k], f.Completion.Paths[i][k]))
+			running[i] = math.Max(running[i], rates.utilisation(f.Prompt.Paths[i][k], f.Completion.Paths[i][k]))
 			counts[i] = ceilCount(running[i])
 		}
 		n.upTo = append(n.upTo, end)
