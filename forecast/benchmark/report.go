@@ -190,7 +190,7 @@ func writeVerdicts(w io.Writer, what, suite string, lines []line, of func(line) 
 			continue
 		}
 		v := Judge(matches, rng)
-		fmt.Fprintf(w, "%s, %s horizons: %d rows; ours ÷ best of %s: geometric mean %.3f (%v, bar %.2f), at most 1.00 on %.0f %%"+
+		fmt.Fprintf(w, "- %s, %s horizons: %d rows; ours ÷ best of %s: geometric mean %.3f (%v, bar %.2f), at most 1.00 on %.0f %%"+
 			" (bar %.0f %%), worst %.3f on %s (bar %.2f): %s\n", what, part.name, len(matches), suite, v.Mean, v.Interval,
 			ratioMeanMax, 100*v.NotWorse, 100*shareMin, v.Worst, v.WorstAt, ratioEachMax, verdict(v.Holds()))
 	}

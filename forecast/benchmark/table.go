@@ -89,14 +89,14 @@ func WriteCalibration(w io.Writer, rows []CalibrationRow) {
 	}
 	t.write(w)
 	p := Pool(rows)
-	fmt.Fprintf(w, "\npooled over %d series, %d windows: 90 %% of the peak holds %.4f (bar %.2f ± %.2f), 99 %% holds %.4f"+
+	fmt.Fprintf(w, "\n- pooled over %d series, %d windows: 90 %% of the peak holds %.4f (bar %.2f ± %.2f), 99 %% holds %.4f"+
 		" (bar %.2f ± %.3f): %s\n", p.Series, p.Windows, p.Cov90, peakP90, pooledSlack90, p.Cov99, peakP99, pooledSlack99,
 		verdict(p.Holds()))
-	fmt.Fprintf(w, "baselines: direct %.4f and %.4f, last value with conformal intervals %.4f and %.4f\n",
+	fmt.Fprintf(w, "- baselines: direct %.4f and %.4f, last value with conformal intervals %.4f and %.4f\n",
 		p.Direct90, p.Direct99, p.Last90, p.Last99)
-	fmt.Fprintf(w, "bar of one series missed: %d of %d with at least %d windows, %d of all %d\n",
+	fmt.Fprintf(w, "- bar of one series missed: %d of %d with at least %d windows, %d of all %d\n",
 		missedEnough, enough, windowsMin, missed, len(rows))
-	fmt.Fprintf(w, "peak pinball, geometric mean over series: ÷ direct %.3f (quantiles from 0.9 on: %.3f), ÷ last value"+
+	fmt.Fprintf(w, "- peak pinball, geometric mean over series: ÷ direct %.3f (quantiles from 0.9 on: %.3f), ÷ last value"+
 		" %.3f (%.3f); at most both baselines' on %d of %d series\n",
 		p.DirectRatio, p.DirectUpper, p.LastRatio, p.LastUpper, sharper, len(rows))
 }
