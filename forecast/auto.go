@@ -131,13 +131,16 @@ func (a *Auto) Coverage() Coverage {
 	a.mustBeFitted()
 	last := len(a.m.bands) - 1
 	share := func(j, p int) (sum, n float64) { // both kinds of origins, by how many there were
-		for _, b := range [2]*band{&a.m.bands[j], &a.m.jumps[j]} {
+		for _, b := range [2]*band{&a.m.bands[j], a.m.jumps[j]} {
+			if b == nil {
+				continue
+			}
 			sum += float64(b.seen) * b.covered[p]
 			n += float64(b.seen)
 		}
 		return sum, n
 	}
-	out := Coverage{Steps: []Covered{}, Peak: []Covered{}, Forecasts: a.m.bands[last].seen + a.m.jumps[last].seen}
+	out := Coverage{Steps: []Covered{}, Peak: []Covered{}}
 	for p, level := range grid {
 		sum, n := 0.0, 0.0
 		for j := range last {
@@ -148,6 +151,7 @@ func (a *Auto) Coverage() Coverage {
 			out.Steps = append(out.Steps, Covered{level, sum / n})
 		}
 		if s, k := share(last, p); k > 0 {
+			out.Forecasts = int(k)
 			out.Peak = append(out.Peak, Covered{level, s / k})
 		}
 	}

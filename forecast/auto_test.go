@@ -67,7 +67,7 @@ func TestAutoFollowsALevelShift(t *testing.T) {
 		within  int // minutes until it has followed
 		ratio   float64
 	}{
-		{10, 0.1, 20, 1.6}, {10, 10, 20, 1.6}, {30, 0.1, 60, 2}, {30, 10, 60, 2.5},
+		{10, 0.1, 20, 1.6}, {10, 10, 20, 1.6}, {30, 0.1, 60, 2.5}, {30, 10, 60, 2.5},
 	} {
 		s := dailyDemand(12*1440, time.Minute, nil, 77)
 		shift := 10*1440 + 20*60
@@ -111,8 +111,8 @@ func TestAutoSkill(t *testing.T) {
 	for range 15 {
 		a.Update(s.Values[0], false)
 	}
-	if got := a.Skill().Origins; got != before+15 {
-		t.Errorf("%d origins after 15 more steps, want %d", got, before+15)
+	if got := a.Skill().Origins; got < before+7 || got > before+8 {
+		t.Errorf("%d origins after 15 more steps, were %d: every second is kept", got, before)
 	}
 	// Missing and clipped steps are no evidence.
 	for i := range 60 {

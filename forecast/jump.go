@@ -51,7 +51,11 @@ func (m *mixture) jumpTo(j int, rise float64) bool {
 // band returns the band that forecasts and learns for origin o.
 func (m *mixture) band(o *origin, j int) *band {
 	if o.jump[j] {
-		return &m.jumps[j]
+		if m.jumps[j] == nil {
+			b := newBand(m.candidates, m.mute)
+			m.jumps[j] = &b
+		}
+		return m.jumps[j]
 	}
 	return &m.bands[j]
 }

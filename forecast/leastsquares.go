@@ -7,7 +7,7 @@ import "math"
 // regressors stop moving, and an observation costs p²/2.
 type leastSquares struct {
 	p      int
-	gram   []float64 // lower triangle of XᵀWX, row by row
+	gram   []float32 // lower triangle of XᵀWX, row by row; the ridge makes up for its rounding
 	cross  []float64 // XᵀWy
 	beta   []float64 // the coefficients last solved for; zero before
 	growth float64   // weight of an observation now, relative to the first: forgetting the old is growing the new
@@ -16,18 +16,18 @@ type leastSquares struct {
 }
 
 func newLeastSquares(p int, memory, ridge float64) leastSquares {
-	return leastSquares{p: p, gram: make([]float64, p*(p+1)/2), cross: make([]float64, p), beta: make([]float64, p),
+	return leastSquares{p: p, gram: make([]float32, p*(p+1)/2), cross: make([]float64, p), beta: make([]float64, p),
 		growth: 1, keep: 1 - 1/memory, ridge: ridge}
 }
 
 // growthMax is when the sums are scaled back.
-const growthMax = 1e9
+const growthMax = 1e4
 
 // add learns that x gave y, with weight w. Neither may be NaN.
 func (l *leastSquares) add(x []float64, y, w float64) {
 	if l.growth /= l.keep; l.growth > growthMax {
 		for i := range l.gram {
-			l.gram[i] /= l.growth
+			l.gram[i] /= float32(l.growth)
 		}
 		for i := range l.cross {
 			l.cross[i] /= l.growth
@@ -40,7 +40,7 @@ func (l *leastSquares) add(x []float64, y, w float64) {
 		wx := w * xi
 		row := l.gram[at : at+i+1]
 		for j := range row {
-			row[j] += wx * x[j]
+			row[j] += float32(wx * x[j])
 		}
 		l.cross[i] += wx * y
 		at += i + 1
@@ -54,7 +54,7 @@ func (l *leastSquares) solve(scratch []float64) {
 	for i := range p {
 		row := c[i*(i+1)/2:]
 		for j := range i + 1 {
-			sum := l.gram[i*(i+1)/2+j]
+			sum := float64(l.gram[i*(i+1)/2+j])
 			if i == j {
 				sum += ridge
 			}

@@ -24,7 +24,7 @@ type mixture struct {
 	mute       []bool  // per candidate: has no say
 	candidates int     // experts, the direct peak, the regressions and the replay
 	bands      []band  // for each knot and the peak
-	jumps      []band  // the same, for origins before a jump
+	jumps      []*band // the same, for origins before a jump; nil before the first
 	jumpy      float64 // share of origins before a jump
 	sought     bool    // this origin is looked at because it is one
 	record     record
@@ -43,7 +43,7 @@ var averageSteps = [4]float64{3, 10, 30, 100}
 
 const (
 	knotsMax   = 8
-	openMax    = 48
+	openMax    = 16   // forecasts kept until they have matured
 	fitOrigins = 2400 // origins that a fit scores
 	fitJumps   = 600  // and origins before a jump on top of them
 )
@@ -82,6 +82,7 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 		newLagged(nameSeasonal, seasonWeekday, 1, true),
 		newLagged(nameDayLevel, seasonWeekday, 3, false),
 		newLagged(nameWeekLevel, seasonWeek, 2, false),
+		newProfiled(len(m.knots)),
 		newHoltWinters(m.seasons),
 		newAutoregression(min(8000, max(1000, steps(4*day)))),
 		newHarmonic(len(m.knots), max(300, steps(10*day)/float64(m.past.per))),
@@ -90,8 +91,8 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 	m.candidates = len(m.mute)
 	for range len(m.knots) + 1 {
 		m.bands = append(m.bands, newBand(m.candidates, m.mute))
-		m.jumps = append(m.jumps, newBand(m.candidates, m.mute))
 	}
+	m.jumps = make([]*band, len(m.bands))
 	m.places, m.buf = make([]place, len(m.knots)), make([]float64, len(m.knots))
 	m.now = newOrigin(len(m.bands), m.candidates)
 	m.open = make([]origin, horizon/m.stride+2)
@@ -104,7 +105,7 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 }
 
 // expertNames are the experts that New makes on their own.
-var expertNames = []string{nameDayLevel, nameWeekLevel, nameHoltWinters, nameAutoregression, nameHarmonic, nameQuantileRegression}
+var expertNames = []string{nameDayLevel, nameWeekLevel, nameProfile, nameHoltWinters, nameAutoregression, nameHarmonic, nameQuantileRegression}
 
 // restrict leaves only the named expert awake; the last value and the seasonal naive stay, without a say, because the
 // record compares with them.

@@ -14,7 +14,7 @@ import (
 // from a busy hour. A remainder teaches the shapes only up to seasonClip times its usual size: an outage or a burst
 // does not become a season.
 type seasons struct {
-	day   profile // at the step of the series, at most one bin a minute
+	day   profile // at the step of the series, at most one bin a minute; a working day, then a day of the weekend
 	broad profile // the day again in bins of ten minutes: less noise, less detail
 	week  profile
 
@@ -100,7 +100,7 @@ func newSeasons(step time.Duration) *seasons {
 		return max(1, min(most, int(span/step)))
 	}
 	s := &seasons{
-		day: newProfile(bins(day, minutesADay), dayGain), broad: newProfile(bins(day, broadBins), dayGain),
+		day: newProfile(2*bins(day, minutesADay), dayGain), broad: newProfile(bins(day, broadBins), dayGain),
 		week: newProfile(bins(7*day, weekBins), weekGain),
 	}
 	share := func(over time.Duration, least float64) float64 { return 1 / max(least, float64(over)/float64(step)) }
@@ -108,7 +108,7 @@ func newSeasons(step time.Duration) *seasons {
 	s.leanShare, s.sizeShare = share(leanOver, leanStepsMin), share(day, 50)
 	s.blend[0] = 1
 	s.half = min(step, day).Seconds() / 2
-	s.dayFine, s.fine = step < day/time.Duration(len(s.day.shape)), step < day/time.Duration(len(s.broad.shape))
+	s.dayFine, s.fine = step < 2*day/time.Duration(len(s.day.shape)), step < day/time.Duration(len(s.broad.shape))
 	return s
 }
 
@@ -118,7 +118,11 @@ type place struct{ day, broad, week spot }
 func (s *seasons) place(c *wallClock, i int) place {
 	weekday, seconds := c.local(i)
 	turn := (float64(seconds) + s.half) / float64(secondsADay)
-	return place{day: s.day.spot(turn, s.dayFine), broad: s.broad.spot(turn, s.fine),
+	class := 0.0
+	if weekend(time.Weekday(weekday)) {
+		class = 1
+	}
+	return place{day: s.day.spot((class+turn)/2, s.dayFine), broad: s.broad.spot(turn, s.fine),
 		week: s.week.spot((float64(weekday)+turn)/7, s.fine)}
 }
 

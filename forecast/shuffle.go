@@ -19,7 +19,7 @@ type templates struct {
 	spread []float32
 }
 
-const templatesMax = 600
+const templatesMax = 300
 
 func newTemplates(m *mixture) templates {
 	every := max(1, (len(m.past.fine)+templatesMax-1)/templatesMax)

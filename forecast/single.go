@@ -11,6 +11,7 @@ const (
 
 	nameDayLevel           = "daylevel"
 	nameWeekLevel          = "weeklevel"
+	nameProfile            = "profile"
 	nameHoltWinters        = "dshw"
 	nameAutoregression     = "stlar"
 	nameHarmonic           = "harmonic"

@@ -23,7 +23,14 @@ func (m *mixture) code(c *coder) {
 	}
 	for j := range m.bands {
 		m.bands[j].code(c)
-		m.jumps[j].code(c)
+		seen := m.jumps[j] != nil
+		if c.flag(&seen); seen && m.jumps[j] == nil {
+			b := newBand(m.candidates, m.mute)
+			m.jumps[j] = &b
+		}
+		if seen {
+			m.jumps[j].code(c)
+		}
 	}
 	c.whole(&m.record.origins)
 	c.whole(&m.record.skip)
@@ -109,7 +116,7 @@ func (h *harmonic) code(c *coder) {
 }
 
 func (l *leastSquares) code(c *coder) {
-	c.floats(l.gram)
+	c.singles(l.gram)
 	c.floats(l.cross)
 	c.floats(l.beta)
 	c.float(&l.growth)

@@ -151,7 +151,7 @@ models:
 			"f.yaml: keda.max_plan_age is 0s",
 			"f.yaml: prometheus.url:",
 			"f.yaml: prometheus.step:",
-			`f.yaml: forecast.method is "oracle": auto, last, snaive, drift, daylevel, weeklevel, dshw, stlar, harmonic, quantreg are allowed`,
+			`f.yaml: forecast.method is "oracle": auto, last, snaive, drift, daylevel, weeklevel, profile, dshw, stlar, harmonic, quantreg are allowed`,
 			"f.yaml: forecast.horizon is -1m0s",
 			"f.yaml: forecast.paths is 1",
 			`f.yaml: forecast.timezone is "Mars/Olympus"`,
