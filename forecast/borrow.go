@@ -13,6 +13,8 @@ type Borrowed struct {
 	Steps int
 	// Since is the start of the first of them; zero when there is none.
 	Since time.Time
+	// Inherited is set when the users of the other series are this one's now; else only its shape was borrowed.
+	Inherited bool
 	// Ratio is what the other series was multiplied with; 1 for an inheritance.
 	Ratio float64
 	// Shared is how many steps of the series' own time were added up from both (Inherit) or compared (BorrowShape).
@@ -24,7 +26,7 @@ func (b Borrowed) String() string {
 	if b.Steps == 0 {
 		return "own history only"
 	}
-	if b.Ratio == 1 {
+	if b.Inherited {
 		return fmt.Sprintf("%d steps inherited, since %s", b.Steps, b.Since.Format(time.RFC3339))
 	}
 	return fmt.Sprintf("%d steps borrowed, since %s, at %.3g of the sibling's size over %d shared steps",
@@ -42,7 +44,7 @@ func (s Series) Inherit(old Series) (Series, Borrowed, error) {
 	if err != nil {
 		return Series{}, Borrowed{}, fmt.Errorf("inheriting a history: %w", err)
 	}
-	out, b := s.behind(lead), Borrowed{Steps: lead, Ratio: 1}
+	out, b := s.behind(lead), Borrowed{Steps: lead, Inherited: true, Ratio: 1}
 	for i := range out.Values {
 		own := i - lead // the index in s; that in old is i when old is earlier
 		from := i
@@ -85,7 +87,7 @@ func (s Series) BorrowShape(sibling Series) (Series, Borrowed, error) {
 	}
 	var ratios []float64
 	for i, v := range s.Values {
-		if at := i + lead; at < sibling.Len() && sibling.Values[at] > 0 && !math.IsNaN(v) && !s.lowerBound(i) {
+		if at := i + lead; at < sibling.Len() && sibling.Values[at] > 0 && !math.IsNaN(v) && !s.lowerBound(i) && !sibling.lowerBound(at) {
 			ratios = append(ratios, v/sibling.Values[at])
 		}
 	}

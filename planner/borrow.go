@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"forewarm/forecast"
 )
@@ -38,6 +39,7 @@ func (h LoadHistory) Inherit(old LoadHistory, name string) (LoadHistory, error) 
 func (h LoadHistory) BorrowShape(sibling LoadHistory, name string) (LoadHistory, error) {
 	from := h.tail(h.known())
 	if from.Prompt.Len() == 0 {
+		h.ReadAgain = true
 		return h, nil
 	}
 	prompt, b, errP := from.Prompt.BorrowShape(sibling.Prompt)
@@ -47,7 +49,8 @@ func (h LoadHistory) BorrowShape(sibling LoadHistory, name string) (LoadHistory,
 		return h, fmt.Errorf("the shape of %s cannot be borrowed: %w", name, err)
 	}
 	if b.Steps == 0 || c.Steps == 0 {
-		return h, nil // its own is long enough, or too short to tell its size
+		h.ReadAgain = time.Duration(from.Prompt.Len())*from.Prompt.Step < 2*24*time.Hour // else its own is long enough
+		return h, nil
 	}
 	return LoadHistory{Prompt: prompt, Completion: completion, Requests: requests, Borrowed: fmt.Sprintf("of %s: prompt tokens %s; completion tokens %s", name, b, c)}, nil
 }

@@ -49,8 +49,8 @@ func TestBorrowShape(t *testing.T) {
 	}
 	for _, own := range []int{144, n - 3, n} {
 		h := dayOf(monday, n, own, 30)
-		if got, err := h.BorrowShape(sibling, "big"); err != nil || got.Borrowed != "" || got.Prompt.Len() != n {
-			t.Errorf("%d unknown steps: %q, %v", own, got.Borrowed, err)
+		if got, err := h.BorrowShape(sibling, "big"); err != nil || got.Borrowed != "" || got.Prompt.Len() != n || got.ReadAgain != (own > 144) {
+			t.Errorf("%d unknown steps: %q, read again %v, %v", own, got.Borrowed, got.ReadAgain, err)
 		}
 	}
 }

@@ -73,6 +73,9 @@ type LoadHistory struct {
 	Requests   forecast.Series `json:"requests"`
 	// Borrowed says what of it is another model's (see Inherit and BorrowShape); empty when all is its own.
 	Borrowed string `json:"borrowed,omitempty"`
+	// ReadAgain is set while a similar model's shape is wanted and the own load is still too short to tell its size: read
+	// again later, more can be had.
+	ReadAgain bool `json:"-"`
 }
 
 // Validate reports every way in which the three series do not share a grid.

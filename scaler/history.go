@@ -15,6 +15,9 @@ import (
 // historyRetry is how long to wait before a history that could not be read is tried again.
 const historyRetry = time.Minute
 
+// borrowRetry is how long to wait before a history is read again that may be completed with another model's by then.
+const borrowRetry = 10 * time.Minute
+
 // reading keeps track of the histories that have not been read yet.
 type reading struct {
 	unread map[string]time.Time // model → when it was last tried, zero for never
@@ -128,7 +131,10 @@ func (l *Loop) takeIn(ctx context.Context, now time.Time, p pastLoad) {
 	err := p.err
 	if err == nil || errors.Is(err, planner.ErrPartial) {
 		fitted := l.cfg.Tracker.Fit(p.model, p.load)
-		if fitted == nil || errors.Is(fitted, forecast.ErrShortHistory) {
+		switch {
+		case p.load.ReadAgain:
+			l.reading.unread[p.model] = now.Add(borrowRetry - historyRetry)
+		case fitted == nil || errors.Is(fitted, forecast.ErrShortHistory):
 			delete(l.reading.unread, p.model)
 		}
 		err = errors.Join(err, fitted)

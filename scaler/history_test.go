@@ -56,6 +56,26 @@ func TestLoopUsesWhatAPartialHistoryHolds(t *testing.T) {
 	}
 }
 
+// A model that may borrow another's shape later is planned with what it has, and its history is read again until it did.
+func TestLoopReadsAgainWhatMayBeCompleted(t *testing.T) {
+	w := &world{load: 1000, ready: 1, readAgain: true}
+	l := newLoop(t, w, nil)
+	next := ticks(l, monday, 36) // nine minutes
+	if l.Plan().Decision.Model("chat").Peak == nil || len(w.historyCalls) != 1 {
+		t.Fatalf("its own history was not used, or asked for %d times in nine minutes", len(w.historyCalls))
+	}
+	next = ticks(l, next, 8)
+	if len(w.historyCalls) != 2 {
+		t.Fatalf("asked for %d times in eleven minutes, want twice", len(w.historyCalls))
+	}
+	w.readAgain = false
+	next = ticks(l, next, 44)
+	ticks(l, next, 44)
+	if len(w.historyCalls) != 3 {
+		t.Errorf("asked for %d times, want three: nothing can be added any more", len(w.historyCalls))
+	}
+}
+
 func TestLoopReadsHistoriesBesideTheTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -26,6 +26,7 @@ type world struct {
 	observeFrom  time.Time // the oldest step that Observe brings; zero: ten steps back
 	historyCalls []string
 	broken       bool // an impossible inventory
+	readAgain    bool // the history could be completed later
 }
 
 func (w *world) history(from, to time.Time) planner.LoadHistory {
@@ -45,7 +46,9 @@ func (w *world) History(_ context.Context, model string, from, to time.Time) (pl
 	if w.historyErr != nil && !errors.Is(w.historyErr, planner.ErrPartial) {
 		return planner.LoadHistory{}, w.historyErr
 	}
-	return w.history(from, to), w.historyErr
+	h := w.history(from, to)
+	h.ReadAgain = w.readAgain
+	return h, w.historyErr
 }
 
 func (w *world) Observe(_ context.Context, now time.Time) (planner.Observation, error) {
