@@ -110,12 +110,12 @@ func (t *trend) ahead(m *mixture, dst []float64) {
 	}
 }
 
-// lagged is the seasonal naive forecast: the mean of what earlier days did at the same local time, moved to the level of
-// now unless plain.
+// lagged is the seasonal naive forecast: the mean of what earlier days did at the same local time (of three the median: an
+// outage of one day is none of the next), moved to the level of now unless plain.
 type lagged struct {
 	label string
 	lags  [7][]int // per weekday of the step forecast: days back, in order of preference
-	days  int      // how many of them are averaged
+	days  int      // how many of them are averaged, at most 3
 	plain bool
 }
 
@@ -135,27 +135,32 @@ func newLagged(label string, rule seasonRule, days int, plain bool) *lagged {
 func (l *lagged) name() string   { return l.label }
 func (l *lagged) learn(*mixture) {}
 
-// reference returns the mean at the local time of step i; NaN when no earlier day is known. smooth widens a single step
-// to the mean of itself and its neighbours.
+// reference returns the value for the local time of step i from steps up to limit; NaN when no earlier day is known.
 func (l *lagged) reference(m *mixture, i, limit int) float64 {
 	weekday, _ := m.past.clock.local(i)
-	sum, n := 0.0, 0
+	var known [3]float64
+	n := 0
 	for _, back := range l.lags[weekday] {
 		r := m.past.clock.sameTime(i, back)
-		if r < 0 {
-			continue
-		}
-		if r > limit {
+		if r < 0 || r > limit {
 			continue
 		}
 		if z := m.past.at(r); !math.IsNaN(z) {
-			sum += z
+			known[n] = z
 			if n++; n == l.days {
 				break
 			}
 		}
 	}
-	return sum / float64(n) // NaN when none
+	switch n {
+	case 0:
+		return math.NaN()
+	case 1:
+		return known[0]
+	case 2:
+		return (known[0] + known[1]) / 2
+	}
+	return max(min(known[0], known[1]), min(max(known[0], known[1]), known[2]))
 }
 
 // laggedLevel is the number of steps that make the level.

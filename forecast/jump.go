@@ -36,7 +36,7 @@ func (m *mixture) seeJumps(o *origin) {
 		if o.jump[last] {
 			share = 1
 		}
-		m.jumpy += (share - m.jumpy) / jumpMemory
+		m.jumpy += (share - m.jumpy) / min(jumpMemory, float64(m.seasons.learned+40))
 	}
 	if m.jumpy > jumpCommon {
 		clear(o.jump)

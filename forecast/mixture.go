@@ -18,6 +18,7 @@ type mixture struct {
 	steady  *steady
 	peaks   peaks
 	experts []expert
+	week    *lagged // one of them
 	// averages are exponential means of the last 3, 10, 30 and 100 steps.
 	averages   [4]float64
 	quantreg   *quantileRegression
@@ -42,10 +43,13 @@ type mixture struct {
 var averageSteps = [4]float64{3, 10, 30, 100}
 
 const (
-	knotsMax   = 8
-	openMax    = 16   // forecasts kept until they have matured
-	fitOrigins = 2400 // origins that a fit scores
-	fitJumps   = 600  // and origins before a jump on top of them
+	knotsMax = 8
+	openMax  = 16 // forecasts kept until they have matured
+	// Horizons of more than openLong steps are for reports: few series, and too few origins to lose any.
+	openLong    = 100
+	openMaxLong = 120
+	fitOrigins  = 2400 // origins that a fit scores
+	fitJumps    = 600  // and origins before a jump on top of them
 )
 
 // newKnots returns the steps ahead that are forecast themselves: all up to eight, else a geometric row.
@@ -72,16 +76,20 @@ func newKnots(horizon int) []int {
 func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture {
 	m := &mixture{horizon: horizon, knots: newKnots(horizon), history: keep}
 	m.stride = (horizon + openMax - 1) / openMax
+	if horizon > openLong {
+		m.stride = (horizon + openMaxLong - 1) / openMaxLong
+	}
 	m.past = newPast(s, keep, newSquash(meanAbsolute(s)))
 	m.seasons, m.steady = newSeasons(s.Step), newSteady(s.Step)
 	steps := func(span time.Duration) float64 { return float64(span) / float64(s.Step) }
 	m.quantreg = newQuantileRegression(len(m.knots), min(5000, max(1500, steps(10*day))))
+	m.week = newLagged(nameWeekLevel, seasonWeek, 2, false)
 	m.experts = []expert{
 		hold{},
 		newTrend(),
 		newLagged(nameSeasonal, seasonWeekday, 1, true),
 		newLagged(nameDayLevel, seasonWeekday, 3, false),
-		newLagged(nameWeekLevel, seasonWeek, 2, false),
+		m.week,
 		newProfiled(len(m.knots)),
 		newHoltWinters(m.seasons),
 		newAutoregression(min(8000, max(1000, steps(4*day)))),

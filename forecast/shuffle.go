@@ -88,10 +88,7 @@ func (m *mixture) placeSteps(horizon int) []between {
 // sample makes n paths: see templates.
 func (m *mixture) sample(horizon int, b Blocks, paths [][]float64) {
 	n := len(paths)
-	places := make([]place, horizon)
-	for k := range places {
-		places[k] = m.seasons.place(&m.past.clock, m.past.n+k)
-	}
+	base, knots := m.baseline(horizon)
 	steps := m.placeSteps(horizon)
 	keys := m.trajectories(steps, b.Ages)
 	ranks := newRanks(n)
@@ -100,8 +97,7 @@ func (m *mixture) sample(horizon int, b Blocks, paths [][]float64) {
 	var qs [gridLen]float64
 	growth := m.growth()
 	for k, at := range steps {
-		shape := m.seasons.shape(places[k])
-		low, high := m.seasons.shape(m.places[at.low]), m.seasons.shape(m.places[at.high])
+		shape, low, high := base[k], knots[at.low], knots[at.high]
 		widen := 1.0
 		if k >= m.horizon {
 			widen = math.Pow(float64(k+1)/float64(m.horizon), growth)
@@ -127,6 +123,31 @@ func (m *mixture) sample(horizon int, b Blocks, paths [][]float64) {
 	if horizon >= m.horizon {
 		m.imposePeak(paths, ranks, values, order, spare)
 	}
+}
+
+// baseline returns what steps between knots are interpolated around, for every step and for the knots: the shape of the
+// day, or for horizons of many days, between whose knots lie nights and weekends, what the last weeks did at that time.
+func (m *mixture) baseline(horizon int) (steps, knots []float64) {
+	last := m.past.n - 1
+	at := func(k int) float64 { return m.seasons.shape(m.seasons.place(&m.past.clock, last+k)) }
+	if m.horizon > openLong {
+		week := func(k int) float64 { return m.week.reference(m, last+k, last) }
+		whole := true
+		for k := 1; k <= max(horizon, m.horizon); k++ {
+			whole = whole && !math.IsNaN(week(k))
+		}
+		if whole {
+			at = week
+		}
+	}
+	steps, knots = make([]float64, horizon), make([]float64, len(m.knots))
+	for k := range steps {
+		steps[k] = at(k + 1)
+	}
+	for j, k := range m.knots {
+		knots[j] = at(k)
+	}
+	return steps, knots
 }
 
 // growth is the power of the time ahead by which errors grow towards the end of the horizon: 0 for noise around a level,
