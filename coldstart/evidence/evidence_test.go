@@ -112,3 +112,30 @@ func checkStart(t testing.TB, s Start) {
 		t.Errorf("%s: segments end at %v, phases sum to %v: want %v", s.Pod, at, sum, s.Total)
 	}
 }
+
+// The name of a file tells whose log it is: the longest name of a pod in it, whole, whatever the folder is called.
+func TestLogsByFileName(t *testing.T) {
+	var pods []*pod
+	for _, name := range []string{"chat-1", "chat-10", "chat-1-b"} {
+		p := &pod{}
+		p.Metadata.Name = name
+		pods = append(pods, p)
+	}
+	for file, want := range map[string]string{
+		"chat-1.log": "chat-1", "chat-10.log": "chat-10", "logs/chat-10_vllm.log.1": "chat-10", "serve_chat-1_vllm.log": "chat-1",
+		"chat-1-vllm.log": "chat-1", "chat-1-b.log": "chat-1-b", "chat-1": "chat-1", "chat-100.log": "", "mychat-1.log": "",
+		"chat-1/engine.log": "", "chat-11 chat-1.log": "chat-1", "": "",
+	} {
+		var got []string
+		used := map[*Log]bool{}
+		logs := []*Log{{Name: file}}
+		for _, p := range pods {
+			if len(logsOf(p, pods, logs, used)) > 0 {
+				got = append(got, p.Metadata.Name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q is taken by %q: want %q", file, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package evidence
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -105,12 +106,12 @@ func (c *Cluster) serving() []*pod {
 	return out
 }
 
-// logsOf are the logs of a pod: by kubectl's prefix, by the pod's name in the name of the file, and when there is one pod
-// only, all that name no other.
+// logsOf are the logs of a pod: by kubectl's prefix, by the pod's name in the name of the file (the longest that fits), and
+// when there is one pod only, all that name no other.
 func logsOf(p *pod, pods []*pod, logs []*Log, used map[*Log]bool) []*Log {
 	var out []*Log
 	for _, l := range logs {
-		own := l.Pod == p.Metadata.Name || l.Pod == "" && strings.Contains(l.Name, p.Metadata.Name) ||
+		own := l.Pod == p.Metadata.Name || l.Pod == "" && p.Metadata.Name == longestIn(l.Name, pods) ||
 			l.Pod == "" && len(pods) == 1
 		if own && !used[l] {
 			used[l] = true
@@ -118,6 +119,30 @@ func logsOf(p *pod, pods []*pod, logs []*Log, used map[*Log]bool) []*Log {
 		}
 	}
 	return out
+}
+
+// longestIn is the longest of the pods' names that stands in the base name of a file, apart from letters and digits beside
+// it: chat-10.log is not of chat-1. It is empty when none does.
+func longestIn(file string, pods []*pod) string {
+	base := "." + filepath.Base(file) + "."
+	longest := ""
+	for _, p := range pods {
+		name := p.Metadata.Name
+		if len(name) <= len(longest) {
+			continue
+		}
+		for at := 1; at < len(base); at++ {
+			if strings.HasPrefix(base[at:], name) && !alphanumeric(base[at-1]) && !alphanumeric(base[at+len(name)]) {
+				longest = name
+				break
+			}
+		}
+	}
+	return longest
+}
+
+func alphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // start puts one pod and its log together; why is not empty when the pod says nothing about a start.

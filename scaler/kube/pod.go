@@ -99,6 +99,7 @@ type pod struct {
 	leaving, ended, failed bool
 	ready                  bool
 	wasReady               bool // not ready now, and the conditions tell that it was before
+	crashed                bool // not ready now, and its engine ended too late for that to be part of the start
 
 	// The times the conditions tell; zero is unknown.
 	readyAt, scheduledAt, sandboxAt, initializedAt, startedAt time.Time
@@ -174,6 +175,7 @@ func (out *pod) readEngine(p *corev1.Pod) {
 			continue
 		}
 		out.engineRestarted = s.RestartCount > 0
+		out.crashed = !out.ready && lastCrash(s).Sub(out.startable()) > retryWithin
 		if s.State.Running != nil {
 			out.runAt = s.State.Running.StartedAt.UTC()
 		}
@@ -181,6 +183,32 @@ func (out *pod) readEngine(p *corev1.Pod) {
 			out.lostRun = t.StartedAt.UTC()
 		}
 	}
+}
+
+// retryWithin is how long after a pod was bound to its node a restart of its engine still counts as part of its start:
+// later, it is a crash of a replica that served.
+const retryWithin = time.Hour
+
+// startable is when the pod could begin to start: bound to a node, since it may wait for hours for one, else created.
+func (out *pod) startable() time.Time {
+	if out.scheduledAt.After(out.created) {
+		return out.scheduledAt
+	}
+	return out.created
+}
+
+// lastCrash is the latest time that tells of an ended run of a container, or zero when none has ended.
+func lastCrash(s *corev1.ContainerStatus) time.Time {
+	var last time.Time
+	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if t != nil && t.FinishedAt.After(last) {
+			last = t.FinishedAt.UTC()
+		}
+	}
+	if s.RestartCount > 0 && s.State.Running != nil && s.State.Running.StartedAt.After(last) {
+		last = s.State.Running.StartedAt.UTC()
+	}
+	return last
 }
 
 func (out *pod) readConditions(p *corev1.Pod) {

@@ -215,9 +215,9 @@ func replicasOf(owned []*pod, podsPerReplica int) []replica {
 	return out
 }
 
-// lostReadiness reports whether the pods' conditions tell that the replica was ready and is not.
+// lostReadiness reports whether the pods tell that the replica was ready and is not.
 func (r *replica) lostReadiness() bool {
-	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.wasReady })
+	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.wasReady || p.crashed })
 }
 
 // last is the pod that the replica waits, or waited, for longest.

@@ -25,6 +25,7 @@ type podDoc struct {
 	notReady    *time.Duration           // Ready=False since
 	started     *time.Duration           // container running since
 	restarts    int
+	state       string // YAML of containerStatuses, instead of started
 }
 
 func stamp(before time.Duration) string { return t0.Add(-before).Format(time.RFC3339) }
@@ -57,7 +58,9 @@ func (p podDoc) yaml() string {
 	if p.notReady != nil {
 		fmt.Fprintf(&b, "  - {type: Ready, status: 'False', lastTransitionTime: %s}\n", stamp(*p.notReady))
 	}
-	if p.started != nil {
+	if p.state != "" {
+		fmt.Fprintf(&b, "  containerStatuses: [{name: engine, restartCount: %d, %s}]\n", p.restarts, p.state)
+	} else if p.started != nil {
 		fmt.Fprintf(&b, "  containerStatuses: [{name: engine, restartCount: %d, state: {running: {startedAt: %s}}}]\n",
 			p.restarts, stamp(*p.started))
 	}
@@ -314,4 +317,59 @@ func TestStarts(t *testing.T) {
 	if again := step(t0.Add(30*time.Second), old, a, quick); len(again) != 0 || len(s.open) != 0 {
 		t.Errorf("a replica that lost its readiness is taken for a start: %s, %v", asJSON(t, again), s.open)
 	}
+}
+
+// Whoever looks first, after a restart or a reload, at a replica that has served for days and whose engine has crashed
+// does not take it for one that starts: neither while it is down nor when it is back. An engine that crashed within its
+// start is starting still, also when the pod had waited for hours for its node.
+func TestCrashedAtFirstLook(t *testing.T) {
+	const day = 24 * time.Hour
+	ended := func(start, end time.Duration) string {
+		return fmt.Sprintf("{terminated: {exitCode: 1, startedAt: %s, finishedAt: %s}}", stamp(start), stamp(end))
+	}
+	down := map[string]string{
+		"just ended":      "state: " + ended(3*day, 10*time.Second),
+		"backing off":     "state: {waiting: {reason: CrashLoopBackOff}}, lastState: " + ended(3*day, time.Minute),
+		"running again":   fmt.Sprintf("state: {running: {startedAt: %s}}, lastState: %s", stamp(5*time.Second), ended(3*day, time.Minute)),
+		"its end unknown": fmt.Sprintf("state: {running: {startedAt: %s}}", stamp(5*time.Second)),
+	}
+	for name, state := range down {
+		t.Run(name, func(t *testing.T) {
+			p := podDoc{name: "chat-old", owner: "ReplicaSet/chat-5d", created: 3 * day, node: "old", restarts: 1, state: state,
+				conditions: map[string]time.Duration{"PodScheduled": 3 * day}, notReady: ptr(10 * time.Second)}
+			s := newStartWatch()
+			f, told := lookWith(t, s, t0, p)
+			if len(f.replicas.Starting) != 0 || len(told) != 0 || len(s.open) != 0 || !strings.Contains(f.problem, "chat-old") {
+				t.Errorf("while it is down: starting %s, told %s, problem %q", asJSON(t, f.replicas.Starting), asJSON(t, told), f.problem)
+			}
+			p.notReady, p.conditions["Ready"] = nil, 0
+			p.state = fmt.Sprintf("state: {running: {startedAt: %s}}", stamp(5*time.Second))
+			if f, told = lookWith(t, s, t0.Add(15*time.Second), p); f.replicas.Ready != 1 || len(told) != 0 {
+				t.Errorf("when it is back: %d ready, told %s", f.replicas.Ready, asJSON(t, told))
+			}
+		})
+	}
+	young := podDoc{name: "chat-a", owner: "ReplicaSet/chat-5d", created: 5 * time.Hour, node: "old", restarts: 1,
+		conditions: map[string]time.Duration{"PodScheduled": 10 * time.Minute}, notReady: ptr(10 * time.Minute), state: down["running again"]}
+	if f, _ := lookWith(t, newStartWatch(), t0, young); len(f.replicas.Starting) != 1 {
+		t.Errorf("an engine that crashed within its start is not starting: %s", f.problem)
+	}
+}
+
+// lookWith is one look at the replicas of chat, which are these pods.
+func lookWith(t *testing.T, s *startWatch, now time.Time, list ...podDoc) (found, []coldstart.Sample) {
+	t.Helper()
+	w := worldOf(t, docs(deploymentYAML, scaledObjectFor("chat", "Deployment", "chat", ""), nodeYAML("old", 30*24*time.Hour, "", ""), podDocs(list...)))
+	targets := w.targets([]Model{{Name: "chat"}})
+	s.begin(now)
+	f := w.replicas(Model{Name: "chat"}, targets["chat"], w.owned(targets), s.wasReady)
+	if f.replicas == nil {
+		t.Fatalf("replicas are unknown: %s", f.problem)
+	}
+	var told []coldstart.Sample
+	for _, e := range s.look("chat", w, f, now) {
+		told = append(told, e.Sample)
+	}
+	s.end()
+	return f, told
 }
