@@ -41,6 +41,35 @@ func (t *Tracker) learnStarts(m *trackedModel, look *ModelObservation, now time.
 	return refused
 }
 
+// Inherit learns the starts that another Tracker knows, those that pick picks; nil picks all. It returns the samples that the
+// ledger refuses as text. Neither Tracker may be in use meanwhile.
+func (t *Tracker) Inherit(from *Tracker, pick func(coldstart.Sample) bool) []string {
+	var refused []string
+	for _, s := range from.cfg.Ledger.Samples() {
+		if pick != nil && !pick(s) {
+			continue
+		}
+		if err := t.cfg.Ledger.Add(s); err != nil {
+			refused = append(refused, err.Error())
+		}
+	}
+	return refused
+}
+
+// Keyed returns the starts of a model under the key that the ledger has them under: with the model's name and shape. Those
+// of a model that is not tracked come back as they are.
+func (t *Tracker) Keyed(model string, starts []coldstart.Sample) []coldstart.Sample {
+	i := slices.IndexFunc(t.cfg.Models, func(m TrackedModel) bool { return m.Name == model })
+	if i < 0 {
+		return starts
+	}
+	out := slices.Clone(starts)
+	for k := range out {
+		out[k].Key.Model, out[k].Key.Shape = model, t.cfg.Models[i].Shape.String()
+	}
+	return out
+}
+
 // leadsMaxAge is how long an estimate is kept while the model itself has no new start: long enough that a fleet whose
 // models all borrow from each other does not scan the ledger every tick.
 const leadsMaxAge = time.Minute

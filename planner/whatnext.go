@@ -50,11 +50,11 @@ func medianOf(samples []coldstart.Sample, phase coldstart.Phase, without time.Du
 // Saving is what a Removal would save.
 type Saving struct {
 	Removal
-	// Replicas is how many fewer would have to be kept, on average over the States.
+	// Replicas is how many fewer would have to be kept, on average over the States; NaN when none of them tells.
 	Replicas float64
 	// PerSecond is Replicas by each second removed.
 	PerSecond float64
-	// USDPerWeek is nil without a price.
+	// USDPerWeek is nil without a price, or when Replicas is not known.
 	USDPerWeek *float64
 }
 
@@ -70,7 +70,7 @@ func (s Saving) String() string {
 
 // WhatNext ranks removals by the warm replicas that each second saves, the most first. states are the same model at
 // several times, such as a week of recorded ones; those without a forecast, a profile or the path's lead time say
-// nothing and are left out; used is how many remain. usdPerReplicaHour is nil when there is no price.
+// nothing and are left out; used is how many remain, and when none does no saving can be told. usdPerReplicaHour is nil when there is no price.
 //
 // A replica is warm because it could not be there in time when it is needed. What must be there or on its way at a moment
 // is the peak need until an order placed now arrives, or a replica released now could be back (the hold window, see
@@ -96,9 +96,12 @@ func WhatNext(states []ModelState, at []time.Time, interval time.Duration, p Mod
 		}
 	}
 	for k, r := range removals {
-		s := Saving{Removal: r, Replicas: sums[k] / float64(max(used, 1))}
+		s := Saving{Removal: r, Replicas: math.NaN()}
+		if used > 0 {
+			s.Replicas = sums[k] / float64(used)
+		}
 		s.PerSecond = s.Replicas / (r.From - r.To).Seconds()
-		if usdPerReplicaHour != nil {
+		if usdPerReplicaHour != nil && used > 0 {
 			usd := s.Replicas * *usdPerReplicaHour * 24 * 7
 			s.USDPerWeek = &usd
 		}

@@ -70,8 +70,9 @@ func TestWhatNext(t *testing.T) {
 	if text := savings[0].String(); !strings.Contains(text, " → ") || !strings.Contains(text, "warm replicas, $") {
 		t.Errorf("says %q", text)
 	}
-	if none, used := WhatNext(nil, nil, time.Second, DefaultModelPolicy(), []Removal{removal(coldstart.ColdNode, coldstart.Compile, time.Minute, 0)}, nil); used != 0 || none[0].Replicas != 0 || none[0].USDPerWeek != nil {
-		t.Errorf("without a State: %+v, %d used", none, used)
+	none, used := WhatNext(states[1:], at[1:], time.Second, DefaultModelPolicy(), []Removal{removal(coldstart.ColdNode, coldstart.Compile, time.Minute, 0)}, &price)
+	if used != 0 || !math.IsNaN(none[0].Replicas) || !math.IsNaN(none[0].PerSecond) || none[0].USDPerWeek != nil {
+		t.Errorf("without a State that tells: %+v, %d used", none, used)
 	}
 }
 

@@ -51,6 +51,8 @@ type Config struct {
 	RecordState func(context.Context, planner.State, planner.Policy, planner.Decision) error
 	// PastStarts are the starts of an earlier time that are shown until newer ones were watched.
 	PastStarts []coldstart.Sample
+	// Inherits picks the starts that a new Tracker takes over from the one before it in Reconfigure; nil is all of them.
+	Inherits func(coldstart.Sample) bool
 	// RecordStarts keeps observed cold starts.
 	RecordStarts func(context.Context, []coldstart.Sample) error
 	// Publish hands the plan to those who serve it; it must not block.
@@ -145,7 +147,8 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 
 // Reconfigure makes the loop observe and decide by next from its next tick on: by its Source, Tracker, Policy, Models,
 // Interval, Step, History and HistoryWorkers. Everything else, the memory of the last Decision above all, stays as it is.
-// With a new Tracker the histories are read anew, and until they are the plan holds or grows. It may be called from any
+// With a new Tracker the histories are read anew, and until they are the plan holds or grows; it learns the starts that the
+// one before knows (see Inherits), since without a journal they are nowhere else. It may be called from any
 // goroutine; of several calls between two ticks the last counts.
 func (l *Loop) Reconfigure(next Config) { l.next.Store(&next) }
 
@@ -155,6 +158,11 @@ func (l *Loop) reconfigured() {
 		return
 	}
 	anew := next.Tracker != l.cfg.Tracker
+	if anew {
+		if refused := next.Tracker.Inherit(l.cfg.Tracker, next.Inherits); len(refused) > 0 {
+			l.cfg.Log.Warn("starts learned before were refused", "problems", refused)
+		}
+	}
 	l.cfg.Source, l.cfg.Tracker, l.cfg.Policy, l.cfg.Models = next.Source, next.Tracker, next.Policy, next.Models
 	l.cfg.Interval, l.cfg.Step, l.cfg.History = next.Interval, next.Step, next.History
 	l.cfg.HistoryWorkers = next.HistoryWorkers
@@ -242,6 +250,8 @@ func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Obse
 	var starts []coldstart.Sample
 	for i := range obs.Models {
 		m := &obs.Models[i]
+		// A source need not know the shape; without it a start that is read back would not count for this model's own key.
+		m.Starts = l.cfg.Tracker.Keyed(m.Name, m.Starts)
 		starts = append(starts, m.Starts...)
 		l.starts.add(m.Name, m.Starts)
 		if l.cfg.Metrics != nil {

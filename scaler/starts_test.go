@@ -1,6 +1,7 @@
 package scaler
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -133,5 +134,58 @@ func TestStartsAPI(t *testing.T) {
 	}
 	if _, code := get("nobody"); code != 404 {
 		t.Errorf("an unknown model: %d", code)
+	}
+}
+
+// startingWorld is a world in which a start ended that knows neither its model nor its shape, as the cluster tells it.
+type startingWorld struct{ *world }
+
+func (w startingWorld) Observe(ctx context.Context, now time.Time) (planner.Observation, error) {
+	obs, err := w.world.Observe(ctx, now)
+	obs.Models[0].Starts = []coldstart.Sample{servedStart("a", 0)}
+	return obs, err
+}
+
+// What is recorded of a start is what a restarted process must find again: the model and the shape, without which its own
+// key has no starts.
+func TestRecordedStartsHaveTheirKey(t *testing.T) {
+	var recorded []coldstart.Sample
+	l := newLoop(t, &world{load: 100, ready: 1}, func(c *Config) {
+		c.Source = startingWorld{&world{load: 100, ready: 1}}
+		c.RecordStarts = func(_ context.Context, s []coldstart.Sample) error {
+			recorded = append(recorded, s...)
+			return nil
+		}
+	})
+	l.Tick(t.Context(), ordered.Add(time.Hour))
+	want := planner.Shape{GPUs: 1, Pods: 1}.String()
+	if len(recorded) != 1 || recorded[0].Key.Model != "chat" || recorded[0].Key.Shape != want {
+		t.Errorf("recorded %+v: want one of chat, %s", recorded, want)
+	}
+}
+
+// A new Tracker knows what the one before has learned, apart from what is not to be taken over.
+func TestReconfigureKeepsStarts(t *testing.T) {
+	l := newLoop(t, &world{load: 100, ready: 1}, func(c *Config) { c.Source = startingWorld{&world{load: 100, ready: 1}} })
+	l.Tick(t.Context(), ordered.Add(time.Hour))
+	for _, kept := range []bool{true, false} {
+		ledger, err := coldstart.NewLedger(coldstart.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tracker, err := planner.NewTracker(planner.TrackerConfig{Step: time.Minute, Horizon: 30 * time.Minute, Interval: 15 * time.Second,
+			Paths: 50, Method: "auto", Seed: 1, Ledger: ledger,
+			Models: []planner.TrackedModel{{Name: "chat", Shape: planner.Shape{GPUs: 1, Pods: 1}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := l.cfg
+		next.Source, next.Tracker = &world{load: 100, ready: 1}, tracker
+		next.Inherits = func(s coldstart.Sample) bool { return kept && s.ID == "a" }
+		l.Reconfigure(next)
+		l.Tick(t.Context(), ordered.Add(time.Hour+time.Minute))
+		if n := len(ledger.Samples()); (n == 1) != kept {
+			t.Errorf("%d starts are known after a change that keeps them: %t", n, kept)
+		}
 	}
 }

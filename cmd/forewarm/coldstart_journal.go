@@ -105,6 +105,10 @@ func savingsOf(model string, samples []coldstart.Sample, states []planner.State,
 func (r *startReport) writeWhatNext(b *strings.Builder) {
 	for _, m := range r.whatNext {
 		fmt.Fprintf(b, "\nWhat to make shorter for %s, by warm replicas saved per second (mean over %d recorded states):\n", m.model, m.states)
+		if m.states == 0 {
+			b.WriteString("  cannot be told: no recorded state has a forecast, a profile and a lead time\n")
+			continue
+		}
 		n := 0
 		for _, s := range m.savings {
 			if s.Replicas > 0 {
@@ -124,16 +128,20 @@ type savingJSON struct {
 	Phase      coldstart.Phase `json:"phase"`
 	From       float64         `json:"from_seconds"`
 	To         float64         `json:"to_seconds"`
-	Replicas   float64         `json:"warm_replicas_saved"`
-	PerSecond  float64         `json:"warm_replicas_per_second"`
-	USDPerWeek *float64        `json:"usd_per_week"` // null without a price
+	Replicas   *float64        `json:"warm_replicas_saved"`      // null when no recorded state tells
+	PerSecond  *float64        `json:"warm_replicas_per_second"` // null when no recorded state tells
+	USDPerWeek *float64        `json:"usd_per_week"`             // null without a price, or when no recorded state tells
 }
 
 func (r *startReport) savingsJSON() []savingJSON {
 	var out []savingJSON
 	for _, m := range r.whatNext {
 		for _, s := range m.savings {
-			out = append(out, savingJSON{m.model, s.Path, s.Phase, s.From.Seconds(), s.To.Seconds(), s.Replicas, s.PerSecond, s.USDPerWeek})
+			x := savingJSON{Model: m.model, Path: s.Path, Phase: s.Phase, From: s.From.Seconds(), To: s.To.Seconds(), USDPerWeek: s.USDPerWeek}
+			if m.states > 0 {
+				x.Replicas, x.PerSecond = &s.Replicas, &s.PerSecond
+			}
+			out = append(out, x)
 		}
 	}
 	return out

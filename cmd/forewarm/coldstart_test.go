@@ -180,3 +180,25 @@ func TestColdstartEmpty(t *testing.T) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
+
+// Where no recorded state tells what a shorter phase would save, the report says so: that is not the same as nothing.
+func TestSavingsThatCannotBeTold(t *testing.T) {
+	price := 2.0
+	savings, used := planner.WhatNext(nil, nil, time.Second, planner.DefaultModelPolicy(),
+		[]planner.Removal{{Path: coldstart.WarmNode, Phase: coldstart.ImagePull, From: time.Minute}}, &price)
+	r := &startReport{whatNext: []modelSavings{{"chat", used, savings}}}
+	var b strings.Builder
+	r.writeWhatNext(&b)
+	if text := b.String(); !strings.Contains(text, "cannot be told") || strings.Contains(text, "nothing:") {
+		t.Errorf("says %q", text)
+	}
+	data, err := json.Marshal(r.savingsJSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"warm_replicas_saved":null`, `"warm_replicas_per_second":null`, `"usd_per_week":null`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s: want %s", data, want)
+		}
+	}
+}

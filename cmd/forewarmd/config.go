@@ -392,6 +392,11 @@ func (c *config) ledger() (*coldstart.Ledger, error) {
 	return ledger, nil
 }
 
+// fileStart begins the ids of starts that come from a starts_file. No pod's UID does.
+const fileStart = "starts_file/"
+
+func fromFile(s coldstart.Sample) bool { return strings.HasPrefix(s.ID, fileStart) }
+
 func (m *modelConfig) addStarts(ledger *coldstart.Ledger) error {
 	if m.StartsFile == "" {
 		return nil
@@ -412,6 +417,7 @@ func (m *modelConfig) addStarts(ledger *coldstart.Ledger) error {
 		if s.Key.Shape == "" {
 			s.Key.Shape = m.Shape.String()
 		}
+		s.ID = fileStart + m.Name + "/" + s.ID // ids are unique in a file only, above all those that count its records
 		if err := ledger.Add(s); err != nil {
 			return fmt.Errorf("%s: %w", m.StartsFile, err)
 		}

@@ -234,3 +234,34 @@ func TestConfigReadsStartsAsMeasured(t *testing.T) {
 		t.Errorf("a missing starts file gives %v", err)
 	}
 }
+
+// Two models with their own files, whose records have no ids, keep the starts of both.
+func TestConfigKeepsStartsOfEveryFile(t *testing.T) {
+	text := minimal
+	for _, m := range []string{"m", "n"} {
+		file := t.TempDir() + "/" + m + ".json"
+		line := `{"model":"` + m + `","path":"warm_node","started":"2026-03-01T09:00:00Z","total_seconds":200}` + "\n"
+		if err := os.WriteFile(file, []byte(line+line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if m != "m" {
+			text += "- name: n\n  matchers: ['model_name=\"n\"']\n  shape: {gpus: 1, pods: 1}\n"
+		}
+		text += "  starts_file: " + file + "\n"
+	}
+	c, err := parseConfig("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := c.ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]int{}
+	for _, s := range ledger.Samples() {
+		of[s.Key.Model]++
+	}
+	if of["m"] != 2 || of["n"] != 2 {
+		t.Errorf("starts by model: %v, want 2 of each", of)
+	}
+}

@@ -145,7 +145,7 @@ func (d *daemon) openJournal() (planner.Memory, error) {
 // openJournal: a daemon that does not start answers nobody.
 func (d *daemon) recall() planner.Memory {
 	ctx := context.Background()
-	starts, err := d.recallStarts(ctx, d.parts.tracker.Ledger)
+	starts, err := d.recallStarts(ctx, d.parts.tracker)
 	if err != nil {
 		d.log.Error("the recorded starts cannot be read: running without them", "error", err)
 	}
@@ -163,8 +163,9 @@ func (d *daemon) recall() planner.Memory {
 	return memory
 }
 
-// recallStarts adds the recorded starts to a ledger and returns how many there are; without a journal there are none.
-func (d *daemon) recallStarts(ctx context.Context, ledger *coldstart.Ledger) (int, error) {
+// recallStarts adds the recorded starts to a tracker's ledger and returns how many there are; without a journal there are
+// none. One that was recorded without a shape gets its model's.
+func (d *daemon) recallStarts(ctx context.Context, to planner.TrackerConfig) (int, error) {
 	if d.journal == nil {
 		return 0, nil
 	}
@@ -172,8 +173,15 @@ func (d *daemon) recallStarts(ctx context.Context, ledger *coldstart.Ledger) (in
 	if err != nil {
 		return 0, err
 	}
+	shapes := map[string]string{}
+	for _, m := range to.Models {
+		shapes[m.Name] = m.Shape.String()
+	}
 	for _, s := range starts {
-		if err := ledger.Add(s); err != nil {
+		if s.Key.Shape == "" {
+			s.Key.Shape = shapes[s.Key.Model]
+		}
+		if err := to.Ledger.Add(s); err != nil {
 			d.log.Warn("a recorded start was refused", "error", err)
 		}
 	}

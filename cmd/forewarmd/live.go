@@ -98,7 +98,7 @@ func (d *daemon) relearn(ctx context.Context) {
 	for _, s := range d.parts.tracker.Ledger.Samples() {
 		known[s.Key.Model] = true
 	}
-	ctx, cancel := context.WithTimeout(ctx, relearnTimeout)
+	asking, cancel := context.WithTimeout(ctx, relearnTimeout)
 	defer cancel()
 	now := d.parts.clock.Now()
 	var learned []coldstart.Sample
@@ -106,7 +106,7 @@ func (d *daemon) relearn(ctx context.Context) {
 		if known[m.Name] {
 			continue
 		}
-		starts, err := d.parts.pastStarts(ctx, m.Name, now.Add(-relearnSpan), now)
+		starts, err := d.parts.pastStarts(asking, m.Name, now.Add(-relearnSpan), now)
 		if err != nil {
 			d.log.Warn("earlier starts cannot be read from the metrics: stated lead times serve until some were watched", "error", err)
 			break

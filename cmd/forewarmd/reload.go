@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"forewarm/coldstart"
 	"forewarm/configs"
 	"forewarm/planner"
 )
@@ -163,7 +164,7 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.d.recallStarts(ctx, p.tracker.Ledger); err != nil {
+	if _, err := r.d.recallStarts(ctx, p.tracker); err != nil {
 		return err
 	}
 	tracker, err := planner.NewTracker(p.tracker)
@@ -182,6 +183,8 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	r.stop()
 	r.stop, r.parts, r.tracker = stop, p, tracker
 	r.d.keda.SetModels(p.models)
-	r.d.loop.Reconfigure(p.observing(tracker))
+	observing := p.observing(tracker)
+	observing.Inherits = func(s coldstart.Sample) bool { return !fromFile(s) } // what the files say was read anew
+	r.d.loop.Reconfigure(observing)
 	return nil
 }

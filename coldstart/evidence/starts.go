@@ -151,6 +151,8 @@ func (c *Cluster) start(s *podStart, l *Log, o Options) (_ Start, why string) {
 	switch {
 	case s.created.IsZero():
 		return Start{}, "no creation time and no event: nothing to count from"
+	case p.Status.Phase == "Succeeded":
+		return Start{}, "succeeded: a job that has finished, not a replica"
 	case s.status.RestartCount > 0 && s.lastRun.Sub(s.created) > o.RetryWithin:
 		return Start{}, fmt.Sprintf("restarted %d times, last at %s: more than %v after its creation, so not a start",
 			s.status.RestartCount, s.lastRun.Format(time.RFC3339), o.RetryWithin)
