@@ -76,12 +76,20 @@ type Saving struct {
 
 // String is the saving as a report says it: "compile on a warm node: 62s → 4s saves 3 warm replicas, $412/week".
 func (s Saving) String() string {
-	text := fmt.Sprintf("%s on %s starts: %s → %s saves %.2g warm replicas", s.Phase, pathName(s.Path), shortDuration(s.From),
-		shortDuration(s.To), s.Replicas)
+	text := fmt.Sprintf("%s on %s starts: %s → %s saves %s warm replicas", s.Phase, pathName(s.Path), shortDuration(s.From),
+		shortDuration(s.To), shortCount(s.Replicas))
 	if s.USDPerWeek != nil {
 		text += fmt.Sprintf(", $%.0f/week", *s.USDPerWeek)
 	}
 	return text
+}
+
+// shortCount has two digits, and all of those before the point.
+func shortCount(x float64) string {
+	if math.Abs(x) >= 10 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.2g", x)
 }
 
 // WhatNext ranks removals by the warm replicas that each second saves, the most first. states are the same model at

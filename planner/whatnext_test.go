@@ -135,3 +135,13 @@ func TestRemovals(t *testing.T) {
 		}
 	}
 }
+
+// Numbers of replicas are written as people do, however many.
+func TestSavingText(t *testing.T) {
+	for replicas, want := range map[float64]string{123: " 123 ", 99.6: " 100 ", 12.4: " 12 ", 1: " 1 ", 0.25: " 0.25 ", 2.34: " 2.3 ", 9.97: " 10 "} {
+		s := Saving{Removal: Removal{coldstart.ColdNode, coldstart.ImagePull, time.Minute, 0}, Replicas: replicas}
+		if text := s.String(); !strings.Contains(text, "saves"+want+"warm") {
+			t.Errorf("%v replicas: %q", replicas, text)
+		}
+	}
+}
