@@ -18,17 +18,30 @@ type Removal struct {
 }
 
 // Removals lists what could be taken off the starts on a path: each phase at its median, to nothing, except compilation,
-// which a cache shortens to the median of the starts that hit it where there are any. Phases below a second are left out.
-// samples are of one model and path.
+// which a cache shortens to the median of the starts that hit it where there are any. A start without a phase spends no
+// time in it: what one start of ten does is not what a start would save. Left out are phases below a second, and what no
+// source explains, since nobody knows what to remove. samples are of one model and path.
 func Removals(path coldstart.Path, samples []coldstart.Sample) []Removal {
-	hit := func(s coldstart.Sample) bool { return s.Key.Compile == coldstart.Cached }
-	missed := slices.DeleteFunc(slices.Clone(samples), hit)
-	cached := slices.DeleteFunc(slices.Clone(samples), func(s coldstart.Sample) bool { return !hit(s) })
+	var all, missed, cached []coldstart.Sample
+	for _, s := range samples {
+		switch {
+		case s.Outcome != coldstart.Served:
+			continue
+		case s.Key.Compile == coldstart.Cached:
+			cached = append(cached, s)
+		default:
+			missed = append(missed, s)
+		}
+		all = append(all, s)
+	}
 	var out []Removal
-	for _, m := range coldstart.MedianPhases(samples) {
-		r := Removal{Path: path, Phase: m.Phase, From: m.Median}
-		if m.Phase == coldstart.Compile {
-			r.From, r.To = medianOf(missed, m.Phase, m.Median), medianOf(cached, m.Phase, 0)
+	for _, phase := range coldstart.Phases() {
+		if phase == coldstart.Unattributed {
+			continue
+		}
+		r := Removal{Path: path, Phase: phase, From: medianOf(all, phase)}
+		if phase == coldstart.Compile {
+			r.From, r.To = medianOf(missed, phase), medianOf(cached, phase)
 		}
 		if r.From-r.To >= time.Second {
 			out = append(out, r)
@@ -37,14 +50,17 @@ func Removals(path coldstart.Path, samples []coldstart.Sample) []Removal {
 	return out
 }
 
-// medianOf is the median of a phase over samples, or without when none has it.
-func medianOf(samples []coldstart.Sample, phase coldstart.Phase, without time.Duration) time.Duration {
-	for _, m := range coldstart.MedianPhases(samples) {
-		if m.Phase == phase {
-			return m.Median
-		}
+// medianOf is the median of a phase over samples; 0 without samples.
+func medianOf(samples []coldstart.Sample, phase coldstart.Phase) time.Duration {
+	if len(samples) == 0 {
+		return 0
 	}
-	return without
+	took := make([]time.Duration, len(samples))
+	for i, s := range samples {
+		took[i] = s.Phases[phase]
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
 }
 
 // Saving is what a Removal would save.
@@ -60,12 +76,20 @@ type Saving struct {
 
 // String is the saving as a report says it: "compile on a warm node: 62s → 4s saves 3 warm replicas, $412/week".
 func (s Saving) String() string {
-	text := fmt.Sprintf("%s on %s starts: %s → %s saves %.2g warm replicas", s.Phase, pathName(s.Path), shortDuration(s.From),
-		shortDuration(s.To), s.Replicas)
+	text := fmt.Sprintf("%s on %s starts: %s → %s saves %s warm replicas", s.Phase, pathName(s.Path), shortDuration(s.From),
+		shortDuration(s.To), shortCount(s.Replicas))
 	if s.USDPerWeek != nil {
 		text += fmt.Sprintf(", $%.0f/week", *s.USDPerWeek)
 	}
 	return text
+}
+
+// shortCount has two digits, and all of those before the point.
+func shortCount(x float64) string {
+	if math.Abs(x) >= 10 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.2g", x)
 }
 
 // WhatNext ranks removals by the warm replicas that each second saves, the most first. states are the same model at

@@ -124,7 +124,24 @@ func TestRemovals(t *testing.T) {
 	if c := got[coldstart.ImagePull]; c.From != 100*time.Second || c.To != 0 || c.Path != coldstart.WarmNode {
 		t.Errorf("image pull %+v", c)
 	}
-	if _, ok := got[coldstart.PodReady]; ok || len(got) != 3 {
-		t.Errorf("%+v", got)
+	if _, ok := got[coldstart.Unattributed]; ok || len(got) != 2 {
+		t.Errorf("what takes no time or is not explained cannot be removed: %+v", got)
+	}
+	rare := sample(coldstart.NotCached, 62*time.Second)
+	rare.Phases[coldstart.WeightDownload] = 30 * time.Second
+	for _, r := range Removals(coldstart.WarmNode, []coldstart.Sample{rare, sample(coldstart.NotCached, 62*time.Second), sample(coldstart.NotCached, 62*time.Second)}) {
+		if r.Phase == coldstart.WeightDownload {
+			t.Errorf("%+v, though two starts of three download nothing", r)
+		}
+	}
+}
+
+// Numbers of replicas are written as people do, however many.
+func TestSavingText(t *testing.T) {
+	for replicas, want := range map[float64]string{123: " 123 ", 99.6: " 100 ", 12.4: " 12 ", 1: " 1 ", 0.25: " 0.25 ", 2.34: " 2.3 ", 9.97: " 10 "} {
+		s := Saving{Removal: Removal{coldstart.ColdNode, coldstart.ImagePull, time.Minute, 0}, Replicas: replicas}
+		if text := s.String(); !strings.Contains(text, "saves"+want+"warm") {
+			t.Errorf("%v replicas: %q", replicas, text)
+		}
 	}
 }

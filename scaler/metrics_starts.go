@@ -42,7 +42,7 @@ func newStartMetrics(reg prometheus.Registerer) *startMetrics {
 		return h
 	}
 	m := &startMetrics{
-		total:  histogram("start_seconds", "Cold starts that served: from the order to the end of the start.", startBuckets, "model", "path"),
+		total:  histogram("start_seconds", "Cold starts that served: from the order to the end of the start as it was first told, which is readiness where the first answer is read later.", startBuckets, "model", "path"),
 		phases: histogram("start_phase_seconds", "Phases of cold starts that served.", phaseBuckets, "model", "phase"),
 		starts: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "forewarm", Name: "starts_total",
 			Help: "Cold starts that ended, by outcome; pending is a replica that was deleted while it started."}, []string{"model", "path", "outcome"}),
@@ -52,7 +52,8 @@ func newStartMetrics(reg prometheus.Registerer) *startMetrics {
 	return m
 }
 
-// observe counts starts of a model that have ended. One that is told again, because its log was read later, counts once.
+// observe counts starts of a model that have ended. One that is told again, longer by the
+// time to its first answer, counts once, as it was told first: a histogram takes nothing back.
 func (m *startMetrics) observe(model string, starts []coldstart.Sample) {
 	for _, s := range starts {
 		s.Key.Model = model

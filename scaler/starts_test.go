@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,6 +187,28 @@ func TestReconfigureKeepsStarts(t *testing.T) {
 		l.Tick(t.Context(), ordered.Add(time.Hour+time.Minute))
 		if n := len(ledger.Samples()); (n == 1) != kept {
 			t.Errorf("%d starts are known after a change that keeps them: %t", n, kept)
+		}
+	}
+}
+
+// A start that is told again with its first answer stays in the histogram as it was told first, and the help says so.
+func TestStartMetricsEndAtReadiness(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := newStartMetrics(reg)
+	answered := servedStart("a", 0)
+	answered.Total += 30 * time.Second
+	m.observe("chat", []coldstart.Sample{servedStart("a", 0)})
+	m.observe("chat", []coldstart.Sample{answered})
+	if h := seriesOf(t, reg, "forewarm_start_seconds", map[string]string{"model": "chat"}); h.count != 1 || h.sum != 200 {
+		t.Errorf("got %+v: want one start of 200 s", h)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "forewarm_start_seconds" && !strings.Contains(f.GetHelp(), "readiness") {
+			t.Errorf("the help does not say where a start ends: %q", f.GetHelp())
 		}
 	}
 }

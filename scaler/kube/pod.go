@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,6 +110,7 @@ type pod struct {
 	engine, image   string
 	runAt, lostRun  time.Time
 	engineRestarted bool
+	backingOff      bool // the kubelet cannot run the engine's container, and tries again and again
 
 	// group is the replica that the pod is part of when a replica has several pods; empty when the pod is one. Of
 	// groupSize, 0 is unknown.
@@ -175,6 +177,7 @@ func (out *pod) readEngine(p *corev1.Pod) {
 			continue
 		}
 		out.engineRestarted = s.RestartCount > 0
+		out.backingOff = s.State.Waiting != nil && slices.Contains(backOffs, s.State.Waiting.Reason)
 		out.crashed = !out.ready && lastCrash(s).Sub(out.startable()) > retryWithin
 		if s.State.Running != nil {
 			out.runAt = s.State.Running.StartedAt.UTC()
@@ -188,6 +191,11 @@ func (out *pod) readEngine(p *corev1.Pod) {
 // retryWithin is how long after a pod was bound to its node a restart of its engine still counts as part of its start:
 // later, it is a crash of a replica that served.
 const retryWithin = time.Hour
+
+// backOffs are the reasons for which a container waits that do not pass by waiting: pkg/kubelet/images/types.go and
+// pkg/kubelet/kuberuntime of Kubernetes.
+var backOffs = []string{"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
+	"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
 // startable is when the pod could begin to start: bound to a node, since it may wait for hours for one, else created.
 func (out *pod) startable() time.Time {

@@ -113,7 +113,7 @@ func (w *world) replicas(m Model, t target, owned map[Workload][]*pod, wasReady 
 	}
 	f := found{replicas: &planner.Replicas{}}
 	desired, stated := 0, true
-	var broken []string
+	var broken, stuck []string
 	for _, wl := range t.workloads {
 		n, ok, problem := w.desired(wl, len(owned[wl]))
 		if problem != "" {
@@ -130,6 +130,8 @@ func (w *world) replicas(m Model, t target, owned map[Workload][]*pod, wasReady 
 				f.replicas.Ready++
 			case wasReady(r.id) || r.lostReadiness():
 				broken = append(broken, r.pods[0].String())
+			case r.stuck(w.at):
+				stuck = append(stuck, r.pods[0].String())
 			default:
 				f.replicas.Starting = append(f.replicas.Starting,
 					planner.StartingReplica{ID: r.id, Since: r.since, Path: w.path(r)})
@@ -144,6 +146,9 @@ func (w *world) replicas(m Model, t target, owned map[Workload][]*pod, wasReady 
 	}
 	if len(broken) > 0 {
 		f.problem = "ready before and not now, so counted neither ready nor starting: " + summary(broken)
+	}
+	if len(stuck) > 0 {
+		f.problem = strings.TrimPrefix(f.problem+"; ", "; ") + fmt.Sprintf("cannot start for more than %v, so counted as failed: ", retryWithin) + summary(stuck)
 	}
 	return f
 }
@@ -218,6 +223,19 @@ func replicasOf(owned []*pod, podsPerReplica int) []replica {
 // lostReadiness reports whether the pods tell that the replica was ready and is not.
 func (r *replica) lostReadiness() bool {
 	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.wasReady || p.crashed })
+}
+
+// stuck reports whether the kubelet has tried for so long to run an engine of the replica that its start has failed. A
+// Deployment's pod never says so itself: it has no phase Failed.
+func (r *replica) stuck(now time.Time) bool {
+	return slices.ContainsFunc(r.pods, func(p *pod) bool {
+		return !p.ready && p.backingOff && now.Sub(p.startable()) > retryWithin
+	})
+}
+
+// crashed reports whether an engine of the replica ended too late for that to be part of a start.
+func (r *replica) crashed() bool {
+	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.crashed })
 }
 
 // last is the pod that the replica waits, or waited, for longest.

@@ -373,3 +373,34 @@ func lookWith(t *testing.T, s *startWatch, now time.Time, list ...podDoc) (found
 	s.end()
 	return f, told
 }
+
+// A pod of a Deployment that cannot start never has the phase Failed. After an hour its start has failed, is told once, and
+// is no longer counted as starting; before, or while it waits for something that passes, it starts.
+func TestBackOffIsAFailedStart(t *testing.T) {
+	waiting := func(reason string) string { return "state: {waiting: {reason: " + reason + "}}" }
+	for reason, want := range map[string]coldstart.Outcome{"CrashLoopBackOff": coldstart.Failed, "ImagePullBackOff": coldstart.Failed,
+		"ErrImagePull": coldstart.Failed, "CreateContainerConfigError": coldstart.Failed, "ContainerCreating": ""} {
+		t.Run(reason, func(t *testing.T) {
+			p := podDoc{name: "chat-a", owner: "ReplicaSet/chat-5d", created: 3 * time.Hour, node: "old", phase: "Pending", state: waiting(reason),
+				conditions: map[string]time.Duration{"PodScheduled": 50 * time.Minute}, notReady: ptr(50 * time.Minute)}
+			s := newStartWatch()
+			if f, told := lookWith(t, s, t0, p); len(f.replicas.Starting) != 1 || len(told) != 0 {
+				t.Fatalf("after 50 min on its node: starting %s, told %s", asJSON(t, f.replicas.Starting), asJSON(t, told))
+			}
+			p.conditions["PodScheduled"] = 61 * time.Minute
+			f, told := lookWith(t, s, t0, p)
+			if want == "" {
+				if len(f.replicas.Starting) != 1 || len(told) != 0 {
+					t.Errorf("starting %s, told %s: want it starting", asJSON(t, f.replicas.Starting), asJSON(t, told))
+				}
+				return
+			}
+			if len(told) != 1 || told[0].Outcome != want || len(f.replicas.Starting) != 0 || !strings.Contains(f.problem, "chat-a") {
+				t.Errorf("starting %s, told %s, problem %q: want it failed", asJSON(t, f.replicas.Starting), asJSON(t, told), f.problem)
+			}
+			if _, told := lookWith(t, s, t0, p); len(told) != 0 || len(s.open) != 0 {
+				t.Errorf("told again: %s", asJSON(t, told))
+			}
+		})
+	}
+}

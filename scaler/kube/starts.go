@@ -53,6 +53,7 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []ende
 		r := &f.each[i]
 		s.seen[r.id] = true
 		start, watched := s.open[r.id]
+		failed := r.failed || r.stuck(now) || watched && r.crashed() // which was never ready, or it would not be watched
 		switch {
 		case r.ready:
 			if watched || !before.IsZero() && r.since.After(before) && !s.ready[r.id] {
@@ -62,10 +63,10 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []ende
 			}
 			s.ready[r.id] = true
 			delete(s.open, r.id)
-		case watched && (r.leaving || r.failed):
-			out = append(out, ended{Sample: start.ended(r.id, r.failed, now), complete: true})
+		case watched && (r.leaving || failed):
+			out = append(out, ended{Sample: start.ended(r.id, failed, now), complete: true})
 			delete(s.open, r.id)
-		case !r.leaving && !r.failed && !s.ready[r.id] && !r.lostReadiness():
+		case !r.leaving && !failed && !s.ready[r.id] && !r.lostReadiness():
 			s.open[r.id] = openStart{model: model, since: r.since, path: w.path(*r), last: now}
 		}
 	}

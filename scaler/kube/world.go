@@ -10,6 +10,7 @@ import (
 // world is everything that is known about the cluster at one moment. The kept objects are never changed, so that a world
 // is a cheap copy of lists, sorted by name. Its methods are pure.
 type world struct {
+	at            time.Time
 	pods          []*pod
 	nodes         []*node
 	workloads     map[Workload]*workload
@@ -40,7 +41,7 @@ type world struct {
 func (o *Observer) world(now time.Time) *world {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w := &world{unknown: map[string]string{}}
+	w := &world{at: now, unknown: map[string]string{}}
 	for _, f := range o.feeds {
 		if why := f.unknown(now, o.cfg.StaleAfter); why != "" {
 			w.unknown[f.kind.id()] = why
