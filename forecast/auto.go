@@ -32,6 +32,7 @@ func (a *Auto) Fit(s Series) error {
 	}
 	m := newMixture(s, a.opts.horizon(), a.opts.history(), a.only)
 	m.record = newRecord(m, s.Step)
+	m.seed = a.opts.Seed
 	m.fit(s)
 	a.m = m
 	return nil
@@ -45,6 +46,7 @@ func (a *Auto) Update(v float64, atLeast bool) {
 		s := a.m.past.expand()
 		m := newMixture(s, a.opts.horizon(), a.opts.history(), a.only)
 		m.record = a.m.record
+		m.seed = a.opts.Seed
 		m.record.skip = 1 << 30
 		m.fit(s)
 		m.record.skip = 0

@@ -12,8 +12,10 @@
 //
 // Inside Auto a value goes this way: squash (the scale on which errors of small and of large demand are alike) → past
 // (what is remembered) → seasons (level, shape of the day and week) → experts, each a state machine: hold, trend,
-// lagged, holtWinters, autoregression, harmonic, quantileRegression → band (one per step ahead and one for the peak:
-// aggregation of the experts, per quantile, and conformal correction) → templates (the joint paths).
+// lagged, profiled, holtWinters, autoregression, harmonic, quantileRegression, and replay, which repeats what followed
+// this hour → jump (which origins stand before a burst) → band (one per step ahead and one for the peak, apart for
+// origins before a jump: aggregation of the experts, per quantile, and conformal correction) → templates (the joint
+// paths) → record (skill and coverage) → snapshot. Series.Inherit and Series.BorrowShape lend a young series a history.
 //
 // Missing values are NaN in a Series and never appear in an Ensemble. Missing is never zero: a gap leaves a forecaster
 // with its last knowledge.

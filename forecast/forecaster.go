@@ -27,7 +27,7 @@ type Forecaster interface {
 	Fit(s Series) error
 
 	// Update appends the value of the next step, in the unit of the fitted Series; NaN is a missing step. atLeast marks
-	// v as a lower bound. It must follow a successful Fit, else it panics; so it does when v is infinite.
+	// v as a lower bound. It must follow a successful Fit, else it panics; so it does when v is infinite or beyond 1e100 in size.
 	Update(v float64, atLeast bool)
 
 	// Sample returns len(b.Ages) paths over the horizon steps that follow the last value seen (Fit and Updates). Path i
@@ -46,7 +46,7 @@ type Options struct {
 	// DefaultHorizon. Samples may be longer; the others ignore it.
 	Horizon int
 
-	// Seed places the blocks that Auto scores with. It changes no Sample beyond that.
+	// Seed draws the past errors that Auto's replay looks at. It changes nothing else.
 	Seed uint64
 }
 

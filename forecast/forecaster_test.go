@@ -81,7 +81,7 @@ func hardSeries() map[string]Series {
 	return map[string]Series{
 		"heavy zeros": minutes(zeros...), "only zeros": minutes(make([]float64, 500)...), "gaps": gaps, "censored": censored,
 		"one value": minutes(7), "late": late, "constant": constant, "spike": minutes(append(make([]float64, 2000), 1e12)...),
-		"tiny": minutes(1e-300, 2e-300, 0, 3e-300), "huge": minutes(1e300, 2e300, 1.5e300, 1e300),
+		"tiny": minutes(1e-300, 2e-300, 0, 3e-300), "huge": minutes(1e99, 2e99, 1.5e99, 1e99), "a leap": minutes(1e-210, 2e-210, 1e99, 1e99),
 		"weekly steps": {Start: monday, Step: 7 * day, Values: []float64{1, 2, 3, 4, 5}},
 		"odd steps":    {Start: monday, Step: 7 * time.Minute, Values: dailyDemand(900, 7*time.Minute, nil, 2).Values},
 	}

@@ -49,8 +49,8 @@ func newHistory(s Series, keep time.Duration) (*history, error) {
 // append adds the value of the next step and returns how many of the oldest values were dropped to make room: nearly
 // always none, and an eighth of the history at once when the slack is used up, which makes it O(1) amortised.
 func (h *history) append(v float64, atLeast bool) (dropped int) {
-	if math.IsInf(v, 0) {
-		panic("forecast: infinite value")
+	if math.Abs(v) > valueMax {
+		panic("forecast: value infinite or beyond 1e100")
 	}
 	if n := len(h.vals); n >= h.keep+h.keep/8+1 {
 		dropped = n - h.keep + 1

@@ -53,6 +53,9 @@ func (m *mixture) band(o *origin, j int) *band {
 	if o.jump[j] {
 		if m.jumps[j] == nil {
 			b := newBand(m.candidates, m.mute)
+			// Until a jump has been seen, errors are taken to be as large as elsewhere.
+			b.usual, b.stake = m.bands[j].usual, m.bands[j].stake
+			copy(b.scale.beta, m.bands[j].scale.beta)
 			m.jumps[j] = &b
 		}
 		return m.jumps[j]

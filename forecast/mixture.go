@@ -11,6 +11,7 @@ import (
 // the next forecast is made (observe). What observe needs is kept per origin until the horizon has been seen.
 type mixture struct {
 	horizon int
+	seed    uint64
 	stride  int // steps between origins that are kept for scoring
 	knots   []int
 	past    *past
@@ -134,6 +135,9 @@ func (m *mixture) fit(s Series) {
 	clock := m.past.clock
 	for i, v := range s.Values {
 		zs[i], places[i] = m.past.squash.in(v), m.seasons.place(&clock, i)
+		if s.lowerBound(i) {
+			zs[i] = math.NaN() // a clipped value chooses nothing
+		}
 	}
 	for _, x := range m.experts {
 		if h, ok := x.(*holtWinters); ok {
@@ -182,12 +186,17 @@ func (m *mixture) step(v float64, atLeast, forecast bool) {
 	m.errors.keep(m)
 }
 
-// believed returns what a clipped sample is taken for: the forecast for it, when that is higher.
+// believed returns what a clipped sample is at least taken for: the forecast for it when one was just made, else the level
+// before it or what the shape of the day says.
 func (m *mixture) believed(atLeast bool) float64 {
-	if !atLeast || m.now.at != m.past.n-1 || m.past.n == 0 {
+	switch {
+	case !atLeast || m.past.n == 0 || math.IsNaN(m.past.level):
 		return math.Inf(-1)
+	case m.now.at == m.past.n-1:
+		return float64(m.now.final[gridMedian])
 	}
-	return float64(m.now.final[gridMedian])
+	at := m.seasons.place(&m.past.clock, m.past.n)
+	return max(m.past.level, m.seasons.level+m.seasons.shape(at))
 }
 
 // mature scores and teaches the forecasts whose step, or whole horizon, has just been seen.

@@ -199,6 +199,32 @@ func TestClippedPeakIsRecovered(t *testing.T) {
 	}
 }
 
+// TestFitRecoversAClippedPeak is the same at a step of one minute, where a fit looks at few of the older steps: it must
+// believe the shape of the day where it made no forecast.
+func TestFitRecoversAClippedPeak(t *testing.T) {
+	for _, clipped := range []int{3, 19} {
+		rng := testRand(82)
+		n := 21*1440 + 13*60
+		s := Series{Start: monday, Step: time.Minute, Values: make([]float64, n), AtLeast: make([]bool, n)}
+		for i := range s.Values {
+			hour := float64(i%1440) / 60
+			v := (100 + 80*math.Sin((hour-9)/24*2*math.Pi)) * (1 + 0.01*rng.NormFloat64())
+			if i >= (21-clipped)*1440 && v > 130 {
+				v, s.AtLeast[i] = 130, true
+			}
+			s.Values[i] = v
+		}
+		a := NewAuto(Options{Horizon: 150})
+		if err := a.Fit(s); err != nil {
+			t.Fatal(err)
+		}
+		e := a.Sample(150, blocksFor(s, 200, 150))
+		if got := e.PeakQuantile(0.5, 0, 150); math.Abs(got/180-1) > 0.1 {
+			t.Errorf("%d clipped days: the median of the peak is %.4g, want 180: clipped at 130", clipped, got)
+		}
+	}
+}
+
 // TestMemory is the promise of design §5: what a series keeps at a step of one minute, with horizon and history of the
 // daemon.
 func TestMemory(t *testing.T) {

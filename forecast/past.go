@@ -78,8 +78,8 @@ func (p *past) measure(v float64) {
 // append adds the value of the next step, in the caller's unit. believed is the value to keep in its place, on the scale
 // of squash, when it is clipped.
 func (p *past) append(v float64, atLeast bool, believed float64) {
-	if math.IsInf(v, 0) {
-		panic("forecast: infinite value")
+	if math.Abs(v) > valueMax {
+		panic("forecast: value infinite or beyond 1e100")
 	}
 	z := math.NaN()
 	if !math.IsNaN(v) {

@@ -52,7 +52,7 @@ func (q *quantileRegression) learn(j int, x []float64, y, size, weight float64, 
 	}
 }
 
-// regressors1 fills the regressors that all knots share; size is the usual step.
+// sharedRegressors fills the regressors that all knots share; size is the usual step.
 func (m *mixture) sharedRegressors(x []float64, size float64) {
 	z := m.past.level
 	x[0] = 1
@@ -69,7 +69,7 @@ func (m *mixture) sharedRegressors(x []float64, size float64) {
 	}
 }
 
-// regressors2 fills those of the step k ahead, at a place.
+// aheadRegressors fills those of the step k ahead, at a place.
 func (m *mixture) aheadRegressors(x []float64, k int, at place, size float64) {
 	last := m.past.n - 1
 	s := m.seasons

@@ -31,7 +31,7 @@ func newReplay(bands int) replay {
 // replayErrors fills the replayed quantiles of an origin.
 func (m *mixture) replayErrors(o *origin) {
 	last := m.past.n - 1
-	rng := rand.New(rand.NewPCG(0, 0x7265706c6179)) // "replay": the same draw at every step
+	rng := rand.New(rand.NewPCG(m.seed, 0x7265706c6179)) // "replay": the same draw at every step
 	clock := BlockClock{Last: m.past.timeAt(last), Step: m.past.clock.step, Steps: min(m.past.n, len(m.past.fine)), Location: m.past.clock.loc}
 	for j := range m.replay.errs {
 		m.replay.errs[j] = m.replay.errs[j][:0]
@@ -51,7 +51,7 @@ func (m *mixture) lastErrors(i int) {
 		return
 	}
 	for j, k := range m.knots {
-		if z := m.past.at(i + k); !math.IsNaN(z) {
+		if z, ok := m.past.measured(i + k); ok {
 			m.replay.errs[j] = append(m.replay.errs[j], z-level)
 		}
 	}

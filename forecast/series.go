@@ -25,6 +25,9 @@ type Series struct {
 	Location *time.Location
 }
 
+// valueMax bounds the size of a value: sums of squares, and what is extrapolated from it, stay finite.
+const valueMax = 1e100
+
 // problemsMax is the number of problems of one kind that an error lists before it only counts them.
 const problemsMax = 20
 
@@ -49,7 +52,7 @@ func (s Series) Known() int {
 }
 
 // Validate reports every violated invariant at once, joined, or nil: Step must be positive, AtLeast nil or as long as
-// Values, no value infinite, and no lower bound missing (a bound that is not known is no bound). An empty series is
+// Values, no value infinite or beyond 1e100 in size, and no lower bound missing (a bound that is not known is no bound). An empty series is
 // valid. O(n).
 func (s Series) Validate() error {
 	var errs []error
@@ -62,9 +65,9 @@ func (s Series) Validate() error {
 	}
 	bad := 0
 	for i, v := range s.Values {
-		if math.IsInf(v, 0) {
+		if math.Abs(v) > valueMax {
 			if bad++; bad <= problemsMax {
-				errs = append(errs, fmt.Errorf("series value %d is %v, must be finite or missing", i, v))
+				errs = append(errs, fmt.Errorf("series value %d is %v, must be finite, at most 1e100 in size, or missing", i, v))
 			}
 		} else if math.IsNaN(v) && i < len(s.AtLeast) && s.AtLeast[i] {
 			if bad++; bad <= problemsMax {

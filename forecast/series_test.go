@@ -118,7 +118,7 @@ func TestSeriesJSONRoundTripsExactly(t *testing.T) {
 		s := Series{Start: monday.Add(time.Duration(rapid.IntRange(0, 1e9).Draw(t, "ns"))), Step: time.Second}
 		s.Values = make([]float64, n)
 		for i := range s.Values {
-			s.Values[i] = rapid.Float64Range(-1e300, 1e300).Draw(t, "v")
+			s.Values[i] = rapid.Float64Range(-1e100, 1e100).Draw(t, "v")
 			if rapid.Bool().Draw(t, "missing") {
 				s.Values[i] = nan
 			}

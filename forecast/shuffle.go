@@ -47,6 +47,23 @@ func (t *templates) keep(m *mixture) {
 	t.centre[e*t.bands+peak], t.spread[e*t.bands+peak] = o.final[peak*gridLen+gridMedian], o.spread[peak]
 }
 
+// folded returns an age within what is kept step by step, at the same time of day.
+func (m *mixture) folded(age int) int {
+	kept := min(m.past.n, len(m.past.fine)) - 1
+	if age <= kept {
+		return age
+	}
+	perDay := int(day / m.past.clock.step)
+	if perDay < 1 || perDay+m.horizon > kept {
+		return age % max(1, kept)
+	}
+	folded := age % perDay
+	for back := age / perDay % 2; folded < m.horizon || back > 0 && folded+perDay <= kept; back-- {
+		folded += perDay
+	}
+	return min(folded, kept)
+}
+
 // find returns the entry nearest to an origin, −1 when nothing near is kept.
 func (t *templates) find(origin int) int {
 	for _, o := range [2]int{origin - origin%t.every, origin - origin%t.every + t.every} {
@@ -169,7 +186,7 @@ func (m *mixture) trajectories(steps []between, ages []int) []uint16 {
 	t := &m.errors
 	centres, spreads := make([]float64, len(m.knots)), make([]float64, len(m.knots))
 	for i, age := range ages {
-		e := t.find(m.past.n - 1 - age)
+		e := t.find(m.past.n - 1 - m.folded(age))
 		if e >= 0 {
 			for j, k := range m.knots {
 				centres[j] = float64(t.centre[e*t.bands+j]) + m.seasons.shape(m.seasons.place(&m.past.clock, t.at[e]+k))

@@ -15,7 +15,6 @@ const (
 	nameHoltWinters        = "dshw"
 	nameAutoregression     = "stlar"
 	nameHarmonic           = "harmonic"
-	nameAnalog             = "analog"
 	namePeakRatio          = "peakratio"
 	nameReplay             = "replay"
 	nameQuantileRegression = "quantreg"

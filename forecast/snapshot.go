@@ -62,6 +62,7 @@ func (a *Auto) UnmarshalBinary(data []byte) error {
 	}
 	m := newMixture(Series{Start: time.Unix(int64(start), int64(nano)).UTC(), Step: time.Duration(step), Location: loc},
 		horizon, time.Duration(keep), only)
+	m.seed = a.opts.Seed
 	m.code(c)
 	if c.err == nil && len(c.data) > 0 {
 		c.err = fmt.Errorf("%d bytes too many", len(c.data))

@@ -17,6 +17,8 @@ const (
 	squashShare = 0.5
 	// squashDrift is how many times the mean may grow or shrink before the unit is chosen anew.
 	squashDrift = 8.0
+	// squashMax keeps the way back finite, and sums of several.
+	squashMax = 600
 )
 
 // newSquash returns the scale for a series of the given mean absolute value; one that was only zero yet gets unit 1.
@@ -35,9 +37,9 @@ func (q squash) stale(mean float64) bool {
 
 func (q squash) in(y float64) float64 {
 	if y < 0 {
-		return -math.Log1p(-y / q.unit)
+		return -min(squashMax, math.Log1p(-y/q.unit))
 	}
-	return math.Log1p(y / q.unit)
+	return min(squashMax, math.Log1p(y/q.unit))
 }
 
 func (q squash) out(z float64) float64 {
