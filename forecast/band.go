@@ -252,7 +252,8 @@ func (b *band) learnSpread(o *origin, j int, e float64) {
 	}
 	if b.usual > 0 {
 		// The mean of the logarithm of a Laplace error is that of its size, less Euler's constant.
-		y := math.Log((e+errorFloor*b.usual)/b.usual) + 0.5772
+		usual := max(b.usual, spreadFloor)
+		y := clamp(math.Log((e+errorFloor*usual)/usual)+0.5772, 20)
 		b.scale.add(x[:], y, 1)
 		if b.seen%8 == 0 {
 			var scratch [moods * (moods + 1) / 2]float64
