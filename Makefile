@@ -32,7 +32,7 @@ test: ## Run all tests
 
 .PHONY: race
 race: ## Run all tests with the race detector, in random order
-	go test -race -shuffle=on $(TESTFLAGS) ./...
+	go test -race -shuffle=on -timeout 30m $(TESTFLAGS) ./...
 
 # -count=1: the cases start processes, which the test cache cannot see. The timeout covers a build from cold caches (about
 # half an hour on two cores); the cases themselves take minutes.
