@@ -160,7 +160,7 @@ func TestParseMatchers(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "{}", `a`, `a=`, `a=b`, `a="b`, "a=`b", `a="b" c="d"`, `a=="b"`, `a="b"}`, `{a="b"`,
-		`__name__="x"`, `a=~"("`, `a=""`, `a=~".*"`, `a!="x"`, `,`, `a="\q"`, `9a="b"`, `a="\xff"`} {
+		`__name__="x"`, `a=~"("`, `a=""`, `a=~".*"`, `a!="x"`, `,`, `a="\q"`, `9a="b"`, `a="\xff"`, "a=`\xc7`"} {
 		if ms, err := parseMatchers(text); err == nil {
 			t.Errorf("%q was read as %s", text, ms)
 		}

@@ -147,7 +147,11 @@ func scanString(s string) (value, rest string, err error) {
 		if end < 0 {
 			return "", "", fmt.Errorf("%q has no closing quote", s)
 		}
-		return s[1 : end+1], s[end+2:], nil
+		value = s[1 : end+1]
+		if !utf8.ValidString(value) {
+			return "", "", fmt.Errorf("%q is not UTF-8", s)
+		}
+		return value, s[end+2:], nil
 	}
 	var b strings.Builder
 	for rest = s[1:]; rest != "" && rest[0] != quote; {
