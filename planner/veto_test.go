@@ -20,6 +20,9 @@ func TestVetoOnlyHoldsGrowth(t *testing.T) {
 	held := 0
 	rapid.Check(t, func(t *rapid.T) {
 		s, p := genState(t)
+		// One model: the room that a held model leaves free may give the next one a slot that starts sooner, and so a
+		// smaller plan, which is no veto's doing.
+		s.Models = s.Models[:1]
 		if rapid.Bool().Draw(t, "burst") { // what vetoes are about: growth ahead, and enough replicas for now
 			ready := rapid.IntRange(1, 8).Draw(t, "ready")
 			s.Models[0] = constantModel(s.Now, 10_000*rapid.Float64Range(0, 12).Draw(t, "ahead"), &Replicas{Ready: ready})
@@ -27,34 +30,33 @@ func TestVetoOnlyHoldsGrowth(t *testing.T) {
 		}
 		without := mustDecide(t, copyState(t, s), p)
 		shot := snapshots[rapid.IntRange(0, len(snapshots)-1).Draw(t, "snapshot")]
-		for i := range s.Models {
-			s.Models[i].Evidence = movedEvidence(shot, s.Now)
-		}
+		s.Models[0].Evidence = movedEvidence(shot, s.Now)
 		s.Evidence = movedCluster(shot, s.Now)
 		with := mustDecide(t, s, p)
-		for i := range s.Models {
-			a, b := without.Models[i], with.Models[i]
-			if (a.Replicas == nil) != (b.Replicas == nil) {
-				t.Fatalf("evidence made the plan %v of %v", b.Replicas, a.Replicas)
+		a, b := without.Models[0], with.Models[0]
+		if (a.Replicas == nil) != (b.Replicas == nil) {
+			t.Fatalf("evidence made the plan %v of %v", b.Replicas, a.Replicas)
+		}
+		if a.Replicas == nil || *b.Replicas >= *a.Replicas {
+			return
+		}
+		held++
+		m := &s.Models[0]
+		if m.Replicas == nil {
+			t.Fatalf("the plan went from %d to %d and nobody knows what runs", *a.Replicas, *b.Replicas)
+		}
+		stands := m.Replicas.supply()
+		for _, mm := range s.Memory.Models {
+			if mm.Name == m.Name {
+				stands = max(stands, mm.Replicas)
 			}
-			if a.Replicas == nil || *b.Replicas >= *a.Replicas {
-				continue
-			}
-			held++
-			m := &s.Models[i]
-			stands := m.Replicas.supply()
-			for _, mm := range s.Memory.Models {
-				if mm.Name == m.Name {
-					stands = max(stands, mm.Replicas)
-				}
-			}
-			if maximum := p.For(m.Name).ReplicasMax; maximum > 0 {
-				stands = min(stands, maximum)
-			}
-			if *b.Replicas < stands || a.Serving > m.Replicas.Ready {
-				t.Fatalf("the plan of %s went from %d to %d: %d stand, %d serve of %d ready", m.Name, *a.Replicas, *b.Replicas,
-					stands, a.Serving, m.Replicas.Ready)
-			}
+		}
+		if maximum := p.For(m.Name).ReplicasMax; maximum > 0 {
+			stands = min(stands, maximum)
+		}
+		if *b.Replicas < stands || a.Serving > m.Replicas.Ready {
+			t.Fatalf("the plan went from %d to %d: %d stand, %d serve of %d ready", *a.Replicas, *b.Replicas, stands, a.Serving,
+				m.Replicas.Ready)
 		}
 	})
 	if held == 0 {
