@@ -17,6 +17,7 @@ type ModelPolicy struct {
 	Authority       *planner.Authority `yaml:"authority"`
 	ReplicasMin     *int               `yaml:"replicas_min"`
 	ReplicasMax     *int               `yaml:"replicas_max"`
+	Priority        *int               `yaml:"priority"`
 	ServiceLevel    *float64           `yaml:"service_level"`
 	ScaleDownWindow *time.Duration     `yaml:"scale_down_window"`
 	DrainTime       *time.Duration     `yaml:"drain_time"`
@@ -33,6 +34,7 @@ func (m ModelPolicy) Over(base planner.ModelPolicy) planner.ModelPolicy {
 	set(&base.Authority, m.Authority)
 	set(&base.ReplicasMin, m.ReplicasMin)
 	set(&base.ReplicasMax, m.ReplicasMax)
+	set(&base.Priority, m.Priority)
 	set(&base.ServiceLevel, m.ServiceLevel)
 	set(&base.ScaleDownWindow, m.ScaleDownWindow)
 	set(&base.DrainTime, m.DrainTime)
@@ -87,7 +89,7 @@ func WritePolicy(w io.Writer, p planner.Policy) error {
 
 func everyKey(m planner.ModelPolicy) ModelPolicy {
 	return ModelPolicy{
-		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, ServiceLevel: &m.ServiceLevel,
+		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, Priority: &m.Priority, ServiceLevel: &m.ServiceLevel,
 		ScaleDownWindow: &m.ScaleDownWindow, DrainTime: &m.DrainTime, DrainWithin: &m.DrainWithin,
 		QueueThreshold: &m.QueueThreshold, LoadMaxAge: &m.LoadMaxAge,
 		TTFT: &m.TTFT, ITL: &m.ITL, SLOPercentile: &m.SLOPercentile,

@@ -72,6 +72,7 @@ func (s State) Validate() error {
 		}
 	}
 	errs = append(errs, s.Evidence.problem())
+	errs = append(errs, s.groupProblems()...)
 	if s.Inventory != nil {
 		errs = append(errs, s.Inventory.problems()...)
 	}

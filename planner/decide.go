@@ -38,6 +38,8 @@ func Decide(s State, p Policy) (Decision, error) {
 		Gaps:   slices.Clone(s.Gaps),
 		Memory: Memory{At: s.Now, Unbroken: unbroken, Models: make([]ModelMemory, 0, len(s.Models))},
 	}
+	portions := s.divide(p)
+	courses := make([]*course, len(s.Models))
 	for i := range s.Models {
 		memory, remembered := memories[s.Models[i].Name]
 		c := &course{
@@ -53,11 +55,20 @@ func Decide(s State, p Policy) (Decision, error) {
 			cluster:    s.Evidence,
 			thresholds: p.Diagnose,
 		}
-		c.missingGauge = missingGauge(s.Gaps, c.state)
+		c.missingGauge = missingGauge(s.Gaps, c.state.Name, c.state)
+		if part, ok := portions[c.state.Name]; ok {
+			c.state, c.portion = &part.state, part.steps
+			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
+		}
+		courses[i] = c
+	}
+	for _, c := range inTurn(courses) {
 		c.decide(room)
+	}
+	for _, c := range courses {
 		d.Models = append(d.Models, c.out)
 		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
-		if c.wantedOK || remembered { // a plan that was never made must not be remembered as one of 0
+		if c.wantedOK || c.remembered { // a plan that was never made must not be remembered as one of 0
 			d.Memory.Models = append(d.Memory.Models, c.next)
 		}
 	}
@@ -118,6 +129,8 @@ type course struct {
 	unbroken   time.Time
 	// missingGauge names a gauge that should be here and is not.
 	missingGauge string
+	// portion says why the state's load is a part of a model's that others serve too.
+	portion []Step
 	// for diagnose: the hardware, evidence of the whole cluster, and the policy's thresholds.
 	inventory  *Inventory
 	cluster    *ClusterEvidence
@@ -155,12 +168,12 @@ type course struct {
 
 // missingGauge reports the queue length as missing when a Gap says that it should be there: a model that never had the
 // gauge has no Gap, and must not be blind for ever.
-func missingGauge(gaps []Gap, m *ModelState) string {
+func missingGauge(gaps []Gap, model string, m *ModelState) string {
 	if m.Signals.Waiting != nil {
 		return ""
 	}
 	for _, g := range gaps {
-		if g.Model == m.Name && g.Fact == "waiting" {
+		if g.Model == model && g.Fact == "waiting" {
 			return "the queue length is missing"
 		}
 	}
@@ -170,6 +183,7 @@ func missingGauge(gaps []Gap, m *ModelState) string {
 func (c *course) decide(room *room) {
 	c.out = ModelDecision{Name: c.state.Name, Authority: c.policy.Authority}
 	c.next = ModelMemory{Name: c.state.Name, Replicas: c.memory.Replicas, Wanted: c.memory.Wanted, Needed: c.memory.Needed}
+	c.out.Steps = append(c.out.Steps, c.portion...)
 	c.demand()
 	c.size()
 	c.probe(room)

@@ -80,6 +80,7 @@ type Stage string
 
 // The stages, in the order in which they run.
 const (
+	StageMix      Stage = "mix"
 	StageDemand   Stage = "demand"
 	StageSize     Stage = "size"
 	StageProbe    Stage = "probe"

@@ -37,6 +37,9 @@ type ModelPolicy struct {
 	// ReplicasMin and ReplicasMax bound the plan. ReplicasMax 0 means no limit was stated.
 	ReplicasMin int `json:"replicas_min" yaml:"replicas_min"`
 	ReplicasMax int `json:"replicas_max" yaml:"replicas_max"`
+	// Priority is the tier of the model: when GPUs are short those of a higher one are placed first, and models of a lower
+	// one yield replicas above their ReplicasMin.
+	Priority int `json:"priority,omitempty" yaml:"priority"`
 	// ServiceLevel τ is the share of futures on which capacity must be enough, between 0.5 and 0.9999.
 	ServiceLevel float64 `json:"service_level" yaml:"service_level"`
 	// ScaleDownWindow: the plan never shrinks below what was wanted at any time in this window.
@@ -64,6 +67,9 @@ func (m ModelPolicy) slo() SLO {
 	}
 	return s
 }
+
+// priorityMax bounds tiers.
+const priorityMax = 1000
 
 // DefaultModelPolicy is the policy of a model about which nothing was said.
 func DefaultModelPolicy() ModelPolicy {
@@ -122,6 +128,9 @@ func (m ModelPolicy) validate(prefix string) []error {
 	}
 	if m.ReplicasMax > 0 && m.ReplicasMin > m.ReplicasMax {
 		bad("replicas_min", m.ReplicasMin, fmt.Sprintf("at most replicas_max, %d, is allowed", m.ReplicasMax))
+	}
+	if m.Priority < -priorityMax || m.Priority > priorityMax {
+		bad("priority", m.Priority, fmt.Sprintf("%d to %d are allowed", -priorityMax, priorityMax))
 	}
 	if !(m.ServiceLevel >= 0.5 && m.ServiceLevel <= 0.9999) {
 		bad("service_level", m.ServiceLevel, "0.5 to 0.9999 are allowed")

@@ -26,9 +26,10 @@ import (
 //	nodes unknown
 //	slots                                    what the free GPUs are worth to each model
 //	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
+//	                                         also: product=X serves=M2 role=prefill|decode price=PERHOUR
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
-//	replicas M ready=N [starting=N age=D [path=PATH]] [leaving=N] [desired=N]
+//	replicas M ready=N [starting=N age=D [path=PATH] [pending]] [leaving=N] [desired=N]
 //	load M prompt=R completion=R [age=D] [at-least]
 //	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
 //	forecast M [noauthority]                 starts now, steps of one minute; one line per group of equal joint paths:
@@ -131,6 +132,12 @@ func (w *scenario) model(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "shape: %v", err)
 	}
 	m.Shape.Topology = textArg(t, d, "topology", "")
+	m.Serves, m.Role, m.Price = textArg(t, d, "serves", ""), Role(textArg(t, d, "role", "")), nil
+	m.Shape.Product = textArg(t, d, "product", "")
+	if d.HasArg("price") {
+		price := Price(floatArg(t, d, "price"))
+		m.Price = &price
+	}
 	m.Profile, m.Requests = nil, nil
 	switch {
 	case d.HasArg("physics"):
@@ -222,7 +229,8 @@ func (w *scenario) replicas(t *testing.T, d *datadriven.TestData) string {
 		since := w.now.Add(-parseDuration(t, d, textArg(t, d, "age", "")))
 		for i := range int(floatArg(t, d, "starting")) {
 			path := coldstart.Path(textArg(t, d, "path", string(coldstart.WarmNode)))
-			r.Starting = append(r.Starting, StartingReplica{ID: fmt.Sprintf("pod-%d", i), Since: since, Path: path})
+			r.Starting = append(r.Starting, StartingReplica{ID: fmt.Sprintf("pod-%d", i), Since: since, Path: path,
+				Pending: d.HasArg("pending")})
 		}
 	}
 	m.state.Replicas = r
@@ -281,6 +289,8 @@ func (w *scenario) setPolicy(t *testing.T, d *datadriven.TestData) string {
 			p.ReplicasMin = int(parseFloat(t, d, v))
 		case "max":
 			p.ReplicasMax = int(parseFloat(t, d, v))
+		case "priority":
+			p.Priority = int(parseFloat(t, d, v))
 		case "queue":
 			p.QueueThreshold = parseFloat(t, d, v)
 		case "window":
