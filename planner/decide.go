@@ -65,6 +65,7 @@ func Decide(s State, p Policy) (Decision, error) {
 	for _, c := range inTurn(courses) {
 		c.decide(room)
 	}
+	yield(courses, s.Inventory)
 	for _, c := range courses {
 		d.Models = append(d.Models, c.out)
 		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
