@@ -257,8 +257,34 @@ func (c *course) pathNeeds(first, last int) []int {
 			peak = math.Max(peak, p.utilisation(prompt[k], completion[k]))
 		}
 		needs[i] = ceilCount(peak)
+		if needs[i] == 1 && c.idle(prompt[first:last+1], completion[first:last+1]) {
+			needs[i] = 0
+		}
 	}
 	return needs
+}
+
+// idle reports whether a stretch of a path has less than half a request in it, so that it most likely has none: a model
+// that may go to zero is not kept up by the hundredth of a request that a forecaster's mean leaves at night. Without known
+// sizes of requests any token is one.
+func (c *course) idle(prompt, completion []float64) bool {
+	if c.policy.ReplicasMin > 0 {
+		return false
+	}
+	mix := c.rates.mix
+	if mix == nil {
+		mix = c.state.Requests
+	}
+	if mix == nil {
+		return false
+	}
+	p, g := 0.0, 0.0
+	for k := range prompt {
+		p += prompt[k]
+		g += completion[k]
+	}
+	seconds := c.state.Forecast.Prompt.Step.Seconds()
+	return p*seconds < float64(mix.Prompt)/2 && g*seconds < float64(mix.Completion)/2
 }
 
 // pathShortages is, per sample path, the largest shortage within the raise window given when the starting replicas
@@ -275,6 +301,10 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	f, p := c.state.Forecast, &c.rates.Profile
 	arrivals := c.arrivals(len(needs))
 	for i := range short {
+		if needs[i] == 0 {
+			short[i] = -r.Ready - arrivedBy(arrivals[i], w.arrives.Sub(c.now))
+			continue
+		}
 		short[i] = math.MinInt
 		for k := w.first; k <= w.last; k++ {
 			at := f.Prompt.Start.Add(time.Duration(k) * f.Prompt.Step)
