@@ -52,6 +52,21 @@ func errorOffset(err error, reached int64) int64 {
 
 // Validate reports every broken invariant of the State.
 func (s State) Validate() error {
+	errs := s.unusable()
+	for i := range s.Models {
+		m := &s.Models[i]
+		for _, b := range m.broken(s.shapeLeftOut(m.Name)) {
+			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, b.err))
+		}
+	}
+	if s.Inventory != nil {
+		errs = append(errs, s.Inventory.problems()...)
+	}
+	return errors.Join(errs...)
+}
+
+// unusable is what is broken about the State itself, so that no Decision can be made of it.
+func (s State) unusable() []error {
 	var errs []error
 	if s.Now.IsZero() {
 		errs = append(errs, errors.New("now is missing"))
@@ -70,14 +85,8 @@ func (s State) Validate() error {
 		if m.Name == "" {
 			errs = append(errs, fmt.Errorf("models[%d]: name is empty", i))
 		}
-		for _, b := range m.broken(s.shapeLeftOut(m.Name)) {
-			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, b.err))
-		}
 	}
-	if s.Inventory != nil {
-		errs = append(errs, s.Inventory.problems()...)
-	}
-	return errors.Join(append(errs, s.Memory.problems()...)...)
+	return append(errs, s.Memory.problems()...)
 }
 
 // Times outside these years are unit mistakes; within them no sum of a time and a lead time leaves what JSON can hold.

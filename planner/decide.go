@@ -24,7 +24,7 @@ const breakAfter = 4
 // Cost: linear in the number of models × sample paths × forecast steps, plus models × nodes for placing.
 func Decide(s State, p Policy) (Decision, error) {
 	s = s.Sound()
-	if err := errors.Join(s.Validate(), p.Validate()); err != nil {
+	if err := errors.Join(append(s.unusable(), p.Validate())...); err != nil {
 		return Decision{}, fmt.Errorf("planner: %w", err)
 	}
 	s.Now = fixZone(s.Now)

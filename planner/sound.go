@@ -8,7 +8,7 @@ import (
 // Sound is s without the facts that break an invariant: each becomes a missing fact, with a Gap that says what was wrong
 // with it. So one model's unusable facts hold that model and no other; hardware of which one number is wrong is unknown
 // as a whole, since what else of it is right cannot be told. What is broken about the State itself (its time, the names and
-// their order, its Memory) is left to Validate. s is not modified, and a sound State is returned as it is.
+// their order, its Memory) is left to Decide to refuse. s is not modified, and a sound State is returned as it is.
 func (s State) Sound() State {
 	var gaps []Gap
 	models := s.Models
