@@ -114,7 +114,7 @@ func (c *course) coverageText() string {
 	if v == nil {
 		return ""
 	}
-	return fmt.Sprintf("; p%s of the peak held for %s of %d forecasts", percent(v.Stated), v.shares(), v.Forecasts)
+	return fmt.Sprintf("; p%s of the peak held for %s of %d forecasts", percent(v.Stated), v.Shares(), v.Forecasts)
 }
 
 // levelText names the level that is read, and why it is another one than asked for.
@@ -126,8 +126,8 @@ func (c *course) levelText() string {
 	return fmt.Sprintf("p%.4g (raised from p%s, which has held too rarely)", 100*c.level, percent(c.policy.ServiceLevel))
 }
 
-// shares prints both shares, or the only one there is.
-func (v *PeakCoverage) shares() string {
+// Shares prints both shares, or the only one there is; it must have one.
+func (v *PeakCoverage) Shares() string {
 	text := func(kind string, share *float64) string { return fmt.Sprintf("%.3g%% (%s)", 100**share, kind) }
 	switch {
 	case v.Prompt == nil:
