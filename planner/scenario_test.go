@@ -22,10 +22,12 @@ import (
 //	restart [memory=lost]                    the process ends; without Memory when it is lost
 //	nodes pool=P gpus=8 [product=X] [launchable=N] [no-stock]
 //	  NAME free=3 [domain=D] [unusable]      one line per node; N is how many more nodes the limits allow
+//	    [tenant=POD:GPUS:PRIORITY[:MODEL]]   a pod on the node, of none of our models unless named
 //	nodes unknown
 //	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
+//	weights M [NODE…]                        the nodes on which earlier starts left image and weights
 //	replicas M ready=N [starting=N age=D [path=PATH]] [leaving=N] [desired=N]
 //	load M prompt=R completion=R [age=D] [at-least]
 //	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
@@ -84,7 +86,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch,
+		"requests": w.requests, "watch": w.watch, "weights": w.weights,
 	}
 	run := commands[d.Cmd]
 	if run == nil {
@@ -322,6 +324,8 @@ func (w *scenario) nodes(t *testing.T, d *datadriven.TestData) string {
 				n.FreeGPUs = int(parseFloat(t, d, value))
 			case "domain":
 				n.Domain = value
+			case "tenant":
+				n.Tenants = append(n.Tenants, scenarioTenant(t, d, value))
 			case "unusable":
 				n.Usable = false
 			default:

@@ -20,7 +20,7 @@ func (w *world) served(model string, r *replica) (_ ended, ok bool) {
 	}
 	total = max(total, resolution)
 	e := ended{pod: last, spans: w.startSpans(last, r.since), Sample: coldstart.Sample{
-		ID: r.id, Started: r.since, Total: total, Outcome: coldstart.Served,
+		ID: r.id, Started: r.since, Total: total, Outcome: coldstart.Served, Node: r.node(),
 		Key: coldstart.Key{Model: model, Path: w.path(*r), Engine: evidence.ImageEngine(last.image), Image: w.imageCache(last)},
 	}}
 	_, e.run = w.runs(last)
