@@ -23,23 +23,6 @@ func (w *scenario) weights(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// scenarioTenant reads POD:GPUS:PRIORITY[:MODEL].
-func scenarioTenant(t *testing.T, d *datadriven.TestData, text string) Tenant {
-	parts := strings.Split(text, ":")
-	if len(parts) < 3 {
-		d.Fatalf(t, "tenant %q: want POD:GPUS:PRIORITY[:MODEL]", text)
-	}
-	priority, err := strconv.Atoi(parts[2])
-	if err != nil {
-		d.Fatalf(t, "tenant %q: %v", text, err)
-	}
-	out := Tenant{Pod: parts[0], GPUs: int(parseFloat(t, d, parts[1])), Priority: &priority}
-	if len(parts) == 4 {
-		out.Model = parts[3]
-	}
-	return out
-}
-
 // startOn is a start that served; text is "node path" as in "a warm_node".
 func startOn(i int, text string) coldstart.Sample {
 	node, path, _ := strings.Cut(text, " ")
