@@ -293,8 +293,8 @@ func TestStarts(t *testing.T) {
 		{ID: "uid-chat-a", Key: coldstart.Key{Model: "chat", Path: coldstart.ColdNode}, Started: t0.Add(-300 * time.Second),
 			Total: 280 * time.Second, Outcome: coldstart.Served, Node: "new", Phases: map[coldstart.Phase]time.Duration{
 				coldstart.NodeLaunch: 100 * time.Second, coldstart.NodeReady: 30 * time.Second, coldstart.Schedule: 20 * time.Second,
-				coldstart.ContainerStart: 10 * time.Second, coldstart.ImagePull: 60 * time.Second, coldstart.Unattributed: 60 * time.Second},
-			Sources: fromEvents(coldstart.NodeLaunch, coldstart.NodeReady, coldstart.Schedule, coldstart.ContainerStart, coldstart.ImagePull)},
+				coldstart.ContainerStart: 70 * time.Second, coldstart.Unattributed: 60 * time.Second},
+			Sources: fromEvents(coldstart.NodeLaunch, coldstart.NodeReady, coldstart.Schedule, coldstart.ContainerStart)},
 		// Deleted while it started: not a failure, but a bound from below.
 		{ID: "uid-chat-b", Key: coldstart.Key{Model: "chat", Path: coldstart.WarmNode}, Started: t0.Add(-100 * time.Second),
 			Total: 70 * time.Second, Outcome: coldstart.Pending},

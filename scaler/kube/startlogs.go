@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -177,7 +178,8 @@ func (l *startLogs) explained(ctx context.Context, e ended) (coldstart.Sample, e
 	}
 	s := e.Sample
 	s.Phases, s.Sources = coldstart.Tally(coldstart.Timeline(s.Started, end, append(slices.Clone(e.spans), engine.Spans...), engine.Loose))
-	s.Key.Engine, s.Key.Weights, s.Key.Compile = engine.Name, engine.Weights, engine.Compile
+	s.Key.Engine, s.Key.Compile = cmp.Or(engine.Name, s.Key.Engine), engine.Compile
+	s.Key.Weights = cmp.Or(s.Key.Weights, engine.Weights) // weights that an init container fetched the engine finds there
 	if s.Key.Path == coldstart.WarmNode && s.Key.Image == coldstart.Cached && s.Key.Weights == coldstart.Cached {
 		s.Key.Path = coldstart.CachedWeights
 	}
