@@ -57,6 +57,7 @@ type startLogs struct {
 	readers chan struct{}
 
 	mu      sync.Mutex
+	earlier *startLogs // of the Observer before this one; nil for none
 	waiting int
 	told    map[string][]coldstart.Sample // by model
 	failed  bool                          // the latest log could not be read
@@ -80,6 +81,7 @@ func (l *startLogs) readsFrom(api kubernetes.Interface) {
 func (l *startLogs) through(model string, new []ended, spawn func(func(context.Context))) []coldstart.Sample {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.takeTold(l.earlier)
 	out := l.told[model]
 	delete(l.told, model)
 	for _, e := range new {
@@ -95,6 +97,28 @@ func (l *startLogs) through(model string, new []ended, spawn func(func(context.C
 	}
 	slices.SortFunc(out, func(a, b coldstart.Sample) int { return strings.Compare(a.ID, b.ID) })
 	return out
+}
+
+// takeOver makes l tell what another one could and was not asked for.
+func (l *startLogs) takeOver(from *startLogs) {
+	from.mu.Lock()
+	from.takeTold(from.earlier)
+	from.earlier = nil
+	from.mu.Unlock()
+	l.earlier = from
+}
+
+// takeTold moves what another one could tell to l; nil has nothing. The caller holds l.mu.
+func (l *startLogs) takeTold(from *startLogs) {
+	if from == nil {
+		return
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	for model, starts := range from.told {
+		l.told[model] = append(l.told[model], starts...)
+	}
+	clear(from.told)
 }
 
 // ask tells a start with what its log says, and again with its first answer.

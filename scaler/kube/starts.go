@@ -81,8 +81,14 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []ende
 	return out
 }
 
-// end forgets replicas that are gone, unless some model's could not be seen at this look.
+// end forgets models that are looked at no more, and replicas that are gone, unless some model's could not be seen at this
+// look.
 func (s *startWatch) end() {
+	for id, start := range s.open {
+		if !s.unknown[start.model] && !s.past[start.model].Equal(s.current) {
+			delete(s.open, id)
+		}
+	}
 	if len(s.unknown) > 0 {
 		return
 	}
