@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"forewarm/forecast"
@@ -62,7 +63,7 @@ func (s State) Validate() error {
 	if s.Inventory != nil {
 		errs = append(errs, s.Inventory.problems()...)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Evidence.problem())...)
 }
 
 // unusable is what is broken about the State itself, so that no Decision can be made of it.
@@ -141,6 +142,9 @@ func (m *ModelState) broken(shapeLeftOut bool) []brokenFact {
 	if m.Load != nil && !m.Load.finite() {
 		add("load", fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
 	}
+	if !slices.IsSorted(m.WeightsOn) {
+		add("weights_on", fmt.Errorf("weights_on is %q: ascending names are allowed", m.WeightsOn))
+	}
 	var leads []error
 	for _, lt := range m.LeadTimes {
 		if lt.Known() {
@@ -151,6 +155,7 @@ func (m *ModelState) broken(shapeLeftOut bool) []brokenFact {
 	add("waiting", m.Signals.problem())
 	add("replicas", m.Replicas.problem())
 	add("forecast", m.Forecast.problem())
+	add("evidence", m.Evidence.problem())
 	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
 		add("actuator", fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
 	}
@@ -213,6 +218,7 @@ func (f *Forecast) problem() error {
 		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed",
 			p.Start.Format(time.RFC3339), yearMin, yearMax))
 	}
+	errs = append(errs, f.Coverage.problem())
 	for _, e := range f.Events {
 		errs = append(errs, e.problem())
 	}

@@ -57,6 +57,9 @@ func Decide(s State, p Policy) (Decision, error) {
 			memory:     memory,
 			remembered: remembered,
 			unbroken:   unbroken,
+			inventory:  s.Inventory,
+			cluster:    s.Evidence,
+			thresholds: p.Diagnose,
 		}
 		c.missingGauge = missingGauge(s.Gaps, c.state)
 		c.invalid = invalidFacts(s.Gaps, c.state.Name)
@@ -146,6 +149,10 @@ type course struct {
 	missingGauge string
 	// invalid names facts that were left out because they broke an invariant.
 	invalid string
+	// for diagnose: the hardware, evidence of the whole cluster, and the policy's thresholds.
+	inventory  *Inventory
+	cluster    *ClusterEvidence
+	thresholds *Thresholds
 
 	// demand.go
 	loadKnown bool   // a load was observed and is fresh
@@ -161,6 +168,10 @@ type course struct {
 	supplyOK   bool
 	forecastOK bool
 
+	// coverage.go
+	level    float64       // at which the forecast is read: the service level or above
+	coverage *PeakCoverage // nil is unknown
+
 	// place.go
 	lead     *Lead
 	quotas   []int // the quotas its replicas are admitted under, by index
@@ -170,6 +181,9 @@ type course struct {
 	surge    int     // replicas of a rollout that room is kept for
 	placed   int     // new replicas that have a slot
 	ending   []*Node // those that are known to go away
+
+	// veto.go
+	frozen bool // nothing may shrink while writing makes it worse
 
 	// warm.go and guard.go
 	wanted   int
@@ -202,6 +216,7 @@ func (c *course) decide(room *room, book *quotaBook) {
 	c.size()
 	c.probe(room)
 	c.warm()
+	c.diagnose()
 	c.guard()
 	if c.wantedOK {
 		c.commit()

@@ -17,6 +17,10 @@ func (c *course) probe(r *room) {
 		under, slot := "", false
 		path, under, slot = r.path(c.ask())
 		where = c.slotText(r, path, under, slot)
+		if slot || path == coldstart.ColdNode {
+			refined, why := r.slotPath(c.state, path)
+			path, where = refined, where+why
+		}
 	}
 	lt, known := c.leadTimeOf(path)
 	if !known {
@@ -28,7 +32,7 @@ func (c *course) probe(r *room) {
 	}
 	// Half of the tolerated risk; the load is read at τ itself, so together they may miss by up to 1.5·(1−τ).
 	q := 1 - (1-c.policy.ServiceLevel)/2
-	c.lead = &Lead{Path: lt.Path, Quantile: q, Time: lt.Quantile(q), Basis: lt.Basis, Samples: lt.Samples}
+	c.lead = &Lead{Path: lt.Path, Quantile: q, Time: lt.Quantile(q), Basis: lt.Basis, Samples: lt.Samples, Shift: lt.Shift}
 	c.out.Lead = c.lead
 	c.step(StageProbe, nil, where+"; "+c.lead.text())
 }
@@ -59,6 +63,9 @@ func (l Lead) text() string {
 	}
 	if l.Borrowed != "" {
 		basis += ", topped up with " + string(l.Borrowed) + " ones"
+	}
+	if l.Shift.Starts > 0 {
+		basis += fmt.Sprintf(", the newest %d took %.2g times as long as those before", l.Shift.Starts, l.Shift.Factor)
 	}
 	return fmt.Sprintf("lead time %s (p%s of %s starts; %s)", shortDuration(l.Time), percent(l.Quantile), pathName(l.Path), basis)
 }

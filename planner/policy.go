@@ -30,6 +30,8 @@ type Policy struct {
 	Pools Authority `json:"pools,omitempty" yaml:"pools,omitempty"`
 	// Quota is about the quotas; nil stands for DefaultQuotaPolicy.
 	Quota *QuotaPolicy `json:"quota,omitempty" yaml:"quota,omitempty"`
+	// Diagnose are the thresholds of the rules that hold growth; nil stands for DefaultThresholds.
+	Diagnose *Thresholds `json:"diagnose,omitempty" yaml:"diagnose"`
 }
 
 // ModelPolicy is the policy of one model.
@@ -99,6 +101,7 @@ func (p Policy) Validate() error {
 		errs = append(errs, fmt.Errorf("pools is %q: observe, advise or act are allowed", p.Pools))
 	}
 	errs = append(errs, p.Quota.problems())
+	errs = append(errs, p.Diagnose.problems()...)
 	errs = append(errs, p.Defaults.validate("defaults")...)
 	names := make([]string, 0, len(p.Models))
 	for name := range p.Models {

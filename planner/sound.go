@@ -32,6 +32,10 @@ func (s State) Sound() State {
 			s.Inventory = nil
 		}
 	}
+	if err := s.Evidence.problem(); err != nil {
+		gaps = append(gaps, Gap{Fact: "evidence", Since: s.Now, Detail: err.Error(), Invalid: true})
+		s.Evidence = nil
+	}
 	if len(gaps) > 0 {
 		s.Gaps = append(append([]Gap(nil), s.Gaps...), gaps...)
 	}
@@ -81,6 +85,10 @@ func (m *ModelState) leaveOut(fact string) {
 		m.Replicas = nil
 	case "forecast":
 		m.Forecast = nil
+	case "weights_on":
+		m.WeightsOn = nil
+	case "evidence":
+		m.Evidence = nil
 	case "actuator":
 		m.Actuator = nil
 	default:
