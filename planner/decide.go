@@ -33,7 +33,7 @@ func Decide(s State, p Policy) (Decision, error) {
 	for _, m := range s.Memory.Models {
 		memories[m.Name] = m
 	}
-	stock := stockMemory(s.Memory.Stock, s.Inventory, s.Now)
+	stock := stockMemory(&s)
 	room := newRoom(s.Inventory, growthRules{now: s.Now, stock: stock, static: p.Pools == Act})
 	if s.Inventory.stale(s.Now) {
 		room = nil
@@ -179,7 +179,7 @@ type course struct {
 	waiting  landed
 	nodesFor []int   // nodes to be launched for those, per pool
 	surge    int     // replicas of a rollout that room is kept for
-	placed   int     // new replicas that have a slot
+	placed   int     // replicas beyond the supply that have a slot, those of the buffer included
 	ending   []*Node // those that are known to go away
 
 	// veto.go

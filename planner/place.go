@@ -11,6 +11,9 @@ import (
 func (c *course) probe(r *room) {
 	path, where := coldstart.PathUnknown, "the hardware is unknown, so the slowest start path counts"
 	switch {
+	case c.inventory.stale(c.now):
+		where = fmt.Sprintf("the hardware was last seen %s ago, %s are allowed, so the slowest start path counts",
+			shortDuration(c.now.Sub(c.inventory.At)), shortDuration(inventoryMaxAge))
 	case c.state.Shape == (Shape{}):
 		where = "the shape is unknown, so the slowest start path counts"
 	case r != nil:
@@ -48,7 +51,7 @@ func (c *course) slotText(r *room, path coldstart.Path, under string, slot bool)
 	gpus, hole := r.freeGPUs(c.ask())
 	free := fmt.Sprintf("%d GPUs are free, %d on the emptiest node", gpus, hole)
 	if under != "" {
-		return fmt.Sprintf("no running node has room for a replica of %s (%s): a node under way into pool %s has", shape, free, under)
+		return fmt.Sprintf("no running node has room for a replica of %s (%s): a node under way or to be launched into pool %s has", shape, free, under)
 	}
 	if slot {
 		return fmt.Sprintf("no running node has room for a replica of %s (%s): a node must be launched", shape, free)

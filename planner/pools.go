@@ -24,7 +24,8 @@ func (c *course) needWithin(ahead time.Duration) int {
 		return need
 	}
 	need = max(need, c.needBefore(c.now.Add(ahead+c.interval)))
-	if lately, ok := maxSince(c.next.Wanted, c.now.Add(-c.policy.ScaleDownWindow)); ok {
+	if window := c.policy.ScaleDownWindow; window > 0 {
+		lately, _ := maxSince(c.next.Wanted, c.now.Add(-window))
 		need = max(need, lately)
 	}
 	if most := c.policy.ReplicasMax; most > 0 {
@@ -45,7 +46,7 @@ func (c *course) buffer(r *room) []BufferTarget {
 		return nil
 	}
 	lead, known := c.nodeLead()
-	need, why := c.needWithin(lead), fmt.Sprintf("before a node ordered later could serve (%s)", shortDuration(lead))
+	need, why := c.needWithin(lead), fmt.Sprintf("until a node ordered now could serve (%s)", shortDuration(lead))
 	if !known || c.blind != "" {
 		need, why = max(need, c.wanted+c.memory.Buffer), "as before, for facts are missing"
 	}
@@ -63,12 +64,13 @@ func (c *course) buffer(r *room) []BufferTarget {
 		told = *c.out.Answer
 	}
 	given := max(told, c.supply)
-	c.next.Buffer = max(0, need-max(c.wanted, c.supply))
+	c.next.Buffer = max(0, need-c.wanted)
 	if need <= given {
 		return nil
 	}
 	before := r.added()
-	l := r.put(c.ask(), c.next.Buffer, true)
+	l := r.put(c.ask(), max(0, need-max(c.wanted, c.supply)), true)
+	c.placed += l.placed()
 	return c.bufferTargets(r, l, need-given, before, fmt.Sprintf("%d are needed %s, KEDA is told %d and %d run or start", need, why, told, c.supply))
 }
 
@@ -219,7 +221,7 @@ func (c *course) planQuota(r *room, b *quotaBook) {
 	lead, known := c.nodeLead()
 	need := c.needWithin(b.policy.DrainTime + lead)
 	more := max(0, need-c.supply)
-	placed := min(more, c.placed+c.next.Buffer)
+	placed := min(more, c.placed)
 	placed += r.put(c.ask(), more-placed, false).placed()
 	each := c.state.Shape.GPUs * c.state.Shape.Pods
 	gated := min(c.pending*each, b.quotas[c.quotas[0]].Waiting)

@@ -138,8 +138,8 @@ func (b *quotaBook) admit(c *course, want int) (admitted int, why string) {
 	if left == 0 {
 		return want, ""
 	}
-	return want - left, fmt.Sprintf("queue %s has %d GPUs of quota left, what may be borrowed included and what waits there "+
-		"already excluded, and a replica needs %d", queue, free, each)
+	return want - left, fmt.Sprintf("queue %s has %d GPUs of quota left, with what it may borrow and without what waits "+
+		"there already, and a replica needs %d", queue, free, each)
 }
 
 // plan notes that the model will hold gpus more than it does now through its queue: first where there is nominal quota

@@ -138,6 +138,14 @@ func (w *scenario) quota(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
+func (w *scenario) launchesFailed(t *testing.T, d *datadriven.TestData) string {
+	w.cluster = &ClusterEvidence{From: w.now.Add(-15 * time.Minute), To: w.now, LaunchesFailed: map[string]float64{}}
+	for _, a := range d.CmdArgs {
+		w.cluster.LaunchesFailed[a.Key] = parseFloat(t, d, a.Vals[0])
+	}
+	return ""
+}
+
 func (w *scenario) authority(t *testing.T, d *datadriven.TestData) string {
 	w.policy.Pools = Authority(textArg(t, d, "pools", string(w.policy.Pools)))
 	if !d.HasArg("quota") {
@@ -168,7 +176,11 @@ func writeTargets(b *strings.Builder, d *Decision) {
 		fmt.Fprintf(b, "%d. %s %s %d -> %d\n", i+1, c.Kind, c.Name, c.From, c.To)
 	}
 	for _, m := range d.Memory.Stock {
-		fmt.Fprintf(b, "stock: %s %s %s, %s, left alone until %s\n", m.Pool, m.Type, m.Zone, plural(m.Failures, "failure"),
+		offer := ""
+		if m.Offer != (Offer{}) {
+			offer = fmt.Sprintf(" %s in %s", m.Type, m.Zone)
+		}
+		fmt.Fprintf(b, "stock: %s%s, %s, left alone until %s\n", m.Pool, offer, plural(m.Failures, "failure"),
 			m.until().Format(time.TimeOnly))
 	}
 }

@@ -30,7 +30,7 @@ import (
 //	quota QUEUE flavor=F nominal=N used=N    also: reserved=N waiting=N cohort=C models=M,N pools=P,Q lending=N borrowing=N
 //	authority pools=A | quota=A [drain=D] [donors=QUEUE:LEAST,…]
 //	slots                                    what the free GPUs are worth to each model
-//	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
+//	model M shape=4x1 [topology=T] [product=X] [cpu=MILLI] prompt=R completion=R | shape=4x1 noprofile
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
 //	weights M [NODE…]                        the nodes on which earlier starts left image and weights
@@ -46,6 +46,7 @@ import (
 //	events                                   the calendar of Trackers made later; one event per line:
 //	  NAME HH:MM for=D ×MULTIPLIER           today
 //	evidence M snapshot=FILE | none          what testdata/diagnose/FILE saw of a model and the cluster, as of now
+//	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
 //	decide [brief] [writes]                  one Decision, in full or one line per model; with what is to be written
@@ -98,7 +99,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
 		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
-		"quota": w.quota, "authority": w.authority,
+		"quota": w.quota, "authority": w.authority, "launches-failed": w.launchesFailed,
 		"coverage": w.coverage, "evidence": w.evidence,
 	}
 	run := commands[d.Cmd]
@@ -140,7 +141,11 @@ func (w *scenario) model(t *testing.T, d *datadriven.TestData) string {
 	if _, err := fmt.Sscanf(textArg(t, d, "shape", ""), "%dx%d", &m.Shape.GPUs, &m.Shape.Pods); err != nil {
 		d.Fatalf(t, "shape: %v", err)
 	}
-	m.Shape.Topology = textArg(t, d, "topology", "")
+	m.Shape.Topology, m.Shape.Product = textArg(t, d, "topology", ""), textArg(t, d, "product", "")
+	m.Shape.CPU = 0
+	if d.HasArg("cpu") {
+		m.Shape.CPU = MilliCPU(floatArg(t, d, "cpu"))
+	}
 	m.Profile, m.Requests = nil, nil
 	switch {
 	case d.HasArg("physics"):

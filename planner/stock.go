@@ -25,7 +25,12 @@ type StockMemory struct {
 	// Failures is how many there were since it was last closed, Last the newest.
 	Failures int       `json:"failures"`
 	Last     time.Time `json:"last"`
+	// Seen is the failures within the window of the evidence when they were last counted: more are new ones.
+	Seen float64 `json:"seen,omitempty"`
 }
+
+// closed says whether an offer has had the time to fail again and did not.
+func (m StockMemory) closed(now time.Time) bool { return !now.Before(m.until().Add(m.backoff())) }
 
 // backoff is how long the offer is left alone after its last failure.
 func (m StockMemory) backoff() time.Duration {
@@ -38,40 +43,31 @@ func (m StockMemory) open(now time.Time) bool { return now.Before(m.until()) }
 func (m StockMemory) until() time.Time { return m.Last.Add(m.backoff()) }
 
 // stockMemory is the breakers after the failures of this State, sorted by pool, type and zone. A failure dated ahead of
-// now counts as one of now. Unknown hardware leaves them as they are.
-func stockMemory(old []StockMemory, inv *Inventory, now time.Time) []StockMemory {
-	type key struct {
-		pool string
-		Offer
+// now counts as one of now. Failures that are only counted are the whole pool's, and new when there are more of them than
+// before. Unknown hardware and missing counts leave the breakers as they are.
+func stockMemory(s *State) []StockMemory {
+	b := breakers{now: s.Now, at: map[breakerKey]StockMemory{}}
+	for _, m := range s.Memory.Stock {
+		b.at[breakerKey{m.Pool, m.Offer}] = m
 	}
-	at := map[key]StockMemory{}
-	for _, m := range old {
-		at[key{m.Pool, m.Offer}] = m
-	}
-	if inv != nil {
-		for i := range inv.Pools {
-			p := &inv.Pools[i]
+	if s.Inventory != nil {
+		for i := range s.Inventory.Pools {
+			p := &s.Inventory.Pools[i]
 			failures := slices.Clone(p.Failures)
 			slices.SortStableFunc(failures, func(a, b LaunchFailure) int { return a.At.Compare(b.At) })
 			for _, f := range failures {
-				if f.At.After(now) {
-					f.At = now
-				}
-				k := key{p.Name, f.Offer}
-				m := at[k]
-				if !f.At.After(m.Last) {
-					continue // counted before
-				}
-				if m.Failures > 0 && f.At.After(m.until().Add(m.backoff())) {
-					m.Failures = 0 // it had closed before
-				}
-				at[k] = StockMemory{Pool: p.Name, Offer: f.Offer, Failures: m.Failures + 1, Last: f.At}
+				b.fail(p.Name, f.Offer, f.At)
 			}
 		}
 	}
+	if s.Evidence != nil {
+		for _, pool := range sortedKeys(s.Evidence.LaunchesFailed) {
+			b.count(pool, s.Evidence.LaunchesFailed[pool])
+		}
+	}
 	var out []StockMemory
-	for _, m := range at {
-		if now.Before(m.until().Add(m.backoff())) {
+	for _, m := range b.at {
+		if !m.closed(s.Now) || m.Seen > 0 {
 			out = append(out, m)
 		}
 	}
@@ -79,6 +75,43 @@ func stockMemory(old []StockMemory, inv *Inventory, now time.Time) []StockMemory
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Zone, b.Zone))
 	})
 	return out
+}
+
+type breakerKey struct {
+	pool string
+	Offer
+}
+
+type breakers struct {
+	now time.Time
+	at  map[breakerKey]StockMemory
+}
+
+// fail notes one failure; one that is not newer than the last was counted before.
+func (b breakers) fail(pool string, o Offer, at time.Time) {
+	if at.After(b.now) {
+		at = b.now
+	}
+	m := b.at[breakerKey{pool, o}]
+	if !at.After(m.Last) {
+		return
+	}
+	if m.Failures > 0 && m.closed(at) {
+		m.Failures = 0
+	}
+	b.at[breakerKey{pool, o}] = StockMemory{Pool: pool, Offer: o, Failures: m.Failures + 1, Last: at, Seen: m.Seen}
+}
+
+// count notes how many launches of a pool failed within the window of the evidence.
+func (b breakers) count(pool string, n float64) {
+	k := breakerKey{pool: pool}
+	if n > b.at[k].Seen {
+		b.fail(pool, Offer{}, b.now)
+	}
+	if m, known := b.at[k]; known {
+		m.Seen = n
+		b.at[k] = m
+	}
 }
 
 // growth is how many more nodes may be launched into a pool now. What holds it at fewer than its limits allow is in why,
@@ -149,7 +182,7 @@ func (g growthRules) stocked(p *Pool) (most int, why string) {
 	}
 	shut, tried, until, whole := map[Offer]bool{}, map[Offer]bool{}, time.Time{}, false
 	for _, m := range g.stock {
-		if m.Pool != p.Name {
+		if m.Pool != p.Name || m.closed(g.now) {
 			continue
 		}
 		if !m.open(g.now) {
