@@ -17,12 +17,14 @@ const breakAfter = 4
 //
 // Missing facts never lower a plan: a model with an unknown or old load, unknown replicas or no profile is held at its
 // last plan (or at what runs) and may only grow; a model about which nothing was ever known gets a nil count. Shortfalls
-// are results. The only errors are States and Policies that break their documented invariants; all problems are
-// reported at once and s is not modified.
+// are results. A fact that breaks its invariant counts as missing and holds its own model (see Sound). The only errors are
+// Policies out of range and States whose time, names or Memory are unusable; all problems are reported at once and s is
+// not modified.
 //
 // Cost: linear in the number of models × sample paths × forecast steps, plus models × nodes for placing.
 func Decide(s State, p Policy) (Decision, error) {
-	if err := errors.Join(s.Validate(), p.Validate()); err != nil {
+	s = s.Sound()
+	if err := errors.Join(append(s.unusable(), p.Validate())...); err != nil {
 		return Decision{}, fmt.Errorf("planner: %w", err)
 	}
 	s.Now = fixZone(s.Now)
@@ -31,7 +33,12 @@ func Decide(s State, p Policy) (Decision, error) {
 	for _, m := range s.Memory.Models {
 		memories[m.Name] = m
 	}
-	room := newRoom(s.Inventory)
+	stock := stockMemory(&s)
+	room := newRoom(s.Inventory, growthRules{now: s.Now, stock: stock, static: p.Pools == Act})
+	if s.Inventory.stale(s.Now) {
+		room = nil
+	}
+	book, ending := newQuotaBook(&s, p), s.Inventory.ending()
 	d := Decision{
 		At:     s.Now,
 		Models: make([]ModelDecision, 0, len(s.Models)),
@@ -60,23 +67,39 @@ func Decide(s State, p Policy) (Decision, error) {
 			c.state, c.portion = &part.state, part.steps
 			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
 		}
+		c.invalid = invalidFacts(s.Gaps, c.state.Name)
+		if s.Inventory != nil {
+			c.quotas = book.of(c, s.Inventory.Pools)
+		} else {
+			c.quotas = book.of(c, nil)
+		}
+		c.ending = ending
+		c.reserve(room)
 		courses[i] = c
 	}
 	for _, c := range inTurn(courses) {
-		c.decide(room)
+		c.decide(room, book)
 	}
 	yield(courses, s.Inventory)
 	for _, c := range courses {
+		d.Buffers = append(d.Buffers, c.buffer(room)...)
+	}
+	d.Pools = poolTargets(room, courses)
+	for _, c := range courses {
+		c.planQuota(room, book)
 		d.Models = append(d.Models, c.out)
 		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
 		if c.wantedOK || c.remembered { // a plan that was never made must not be remembered as one of 0
 			d.Memory.Models = append(d.Memory.Models, c.next)
 		}
 	}
+	d.Quotas, d.Memory.Quotas = book.targets()
+	d.Memory.Stock = stock
 	keepForgotten(&d, s.Memory)
-	d.Slots = modelSlots(s)
-	d.Pools = poolTargets(room)
-	d.Quotas = quotaTargets(s.Quotas)
+	if !s.Inventory.stale(s.Now) {
+		d.Slots = modelSlots(s)
+	}
+	d.Order = order(&s, &d)
 	return d, nil
 }
 
@@ -132,6 +155,8 @@ type course struct {
 	missingGauge string
 	// portion says why the state's load is a part of a model's that others serve too.
 	portion []Step
+	// invalid names facts that were left out because they broke an invariant.
+	invalid string
 	// for diagnose: the hardware, evidence of the whole cluster, and the policy's thresholds.
 	inventory  *Inventory
 	cluster    *ClusterEvidence
@@ -151,8 +176,19 @@ type course struct {
 	supplyOK   bool
 	forecastOK bool
 
-	// place.go (probe)
-	lead *Lead
+	// coverage.go
+	level    float64       // at which the forecast is read: the service level or above
+	coverage *PeakCoverage // nil is unknown
+
+	// place.go
+	lead     *Lead
+	quotas   []int // the quotas its replicas are admitted under, by index
+	pending  int   // replicas that wait for a node
+	waiting  landed
+	nodesFor []int   // nodes to be launched for those, per pool
+	surge    int     // replicas of a rollout that room is kept for
+	placed   int     // replicas beyond the supply that have a slot, those of the buffer included
+	ending   []*Node // those that are known to go away
 
 	// veto.go
 	frozen bool // nothing may shrink while writing makes it worse
@@ -160,6 +196,9 @@ type course struct {
 	// warm.go and guard.go
 	wanted   int
 	wantedOK bool
+
+	// tier.go
+	promised int // terminating replicas whose GPUs a higher tier waits for
 
 	// out
 	out        ModelDecision
@@ -181,7 +220,7 @@ func missingGauge(gaps []Gap, model string, m *ModelState) string {
 	return ""
 }
 
-func (c *course) decide(room *room) {
+func (c *course) decide(room *room, book *quotaBook) {
 	c.out = ModelDecision{Name: c.state.Name, Authority: c.policy.Authority}
 	c.next = ModelMemory{Name: c.state.Name, Replicas: c.memory.Replicas, Wanted: c.memory.Wanted, Needed: c.memory.Needed}
 	c.out.Steps = append(c.out.Steps, c.portion...)
@@ -193,7 +232,7 @@ func (c *course) decide(room *room) {
 	c.guard()
 	if c.wantedOK {
 		c.commit()
-		c.place(room)
+		c.place(room, book)
 	}
 	c.answer()
 }

@@ -234,7 +234,7 @@ func modelSlots(s State) []ModelSlots {
 		priorities := p.priorities()
 		for k := range s.Models {
 			m := &s.Models[k]
-			if !p.holds(m.Shape) {
+			if m.Shape == (Shape{}) || !p.holds(m.Shape) {
 				continue
 			}
 			key := alike{pool: i, shape: m.Shape}

@@ -23,25 +23,34 @@ import (
 //	nodes pool=P gpus=8 [product=X] [launchable=N] [no-stock]
 //	  NAME free=3 [domain=D] [unusable]      one line per node; N is how many more nodes the limits allow
 //	                                         also: only-for=M,N cpu=MILLI pods=N tenant=POD:GPUS[:MODEL[:PRIORITY]] pinned=POD
-//	nodes unknown
+//	                                         pools also: launching=N spot static nodes-max=N sharing=S group=G failed=AGE
+//	                                         failed-at=TYPE/ZONE:AGE offers=TYPE/ZONE,… reservation=NODES:USED:FROM:TO
+//	                                         empty-cpu=MILLI; nodes also: launching ends=D. FROM and TO are from now
+//	nodes unknown | stale
+//	quota QUEUE flavor=F nominal=N used=N    also: reserved=N waiting=N cohort=C models=M,N pools=P,Q lending=N borrowing=N
+//	authority pools=A | quota=A [drain=D] [donors=QUEUE:LEAST,…]
 //	slots                                    what the free GPUs are worth to each model
-//	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
-//	                                         also: product=X serves=M2 role=prefill|decode price=PERHOUR
+//	model M shape=4x1 [topology=T] [product=X] [cpu=MILLI] prompt=R completion=R | shape=4x1 noprofile
+//	                                         also: serves=M2 role=prefill|decode price=PERHOUR
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
-//	replicas M ready=N [starting=N age=D [path=PATH] [pending]] [leaving=N] [desired=N]
+//	weights M [NODE…]                        the nodes on which earlier starts left image and weights
+//	replicas M ready=N [starting=N age=D [path=PATH] [pending=N]] [leaving=N] [desired=N] [surge=N]
 //	load M prompt=R completion=R [age=D] [at-least]
 //	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
 //	forecast M [noauthority]                 starts now, steps of one minute; one line per group of equal joint paths:
 //	  N prompt SERIES completion SERIES
+//	coverage M forecasts=N | unknown         how often the quantiles of the peak have held, of the forecast as it is set
+//	  prompt|completion P:SHARE …
 //	history M method=NAME                    a Tracker learns the minutes that end now; the next call continues them
 //	  prompt|completion|requests SERIES
 //	events                                   the calendar of Trackers made later; one event per line:
 //	  NAME HH:MM for=D ×MULTIPLIER           today
 //	evidence M snapshot=FILE | none          what testdata/diagnose/FILE saw of a model and the cluster, as of now
+//	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
-//	decide [brief]                           one Decision, in full or one line per model
+//	decide [brief] [writes]                  one Decision, in full or one line per model; with what is to be written
 //	watch M for=D [every=D] [starts=D]       decides again and again; prints the plan whenever it changes. The load is what
 //	                                         the first path says. With starts, what is planned beyond the supply starts at
 //	                                         once and is ready after D, and what is planned below it goes at once, starting
@@ -65,6 +74,7 @@ type scenario struct {
 	policy    Policy
 	memory    Memory
 	gaps      []Gap
+	quotas    []Quota
 	calendar  *forecast.Calendar
 	cluster   *ClusterEvidence
 }
@@ -89,8 +99,9 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch, "slots": w.slots,
-		"evidence": w.evidence,
+		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
+		"quota": w.quota, "authority": w.authority, "launches-failed": w.launchesFailed,
+		"coverage": w.coverage, "evidence": w.evidence,
 	}
 	run := commands[d.Cmd]
 	if run == nil {
@@ -131,12 +142,15 @@ func (w *scenario) model(t *testing.T, d *datadriven.TestData) string {
 	if _, err := fmt.Sscanf(textArg(t, d, "shape", ""), "%dx%d", &m.Shape.GPUs, &m.Shape.Pods); err != nil {
 		d.Fatalf(t, "shape: %v", err)
 	}
-	m.Shape.Topology = textArg(t, d, "topology", "")
+	m.Shape.Topology, m.Shape.Product = textArg(t, d, "topology", ""), textArg(t, d, "product", "")
 	m.Serves, m.Role, m.Price = textArg(t, d, "serves", ""), Role(textArg(t, d, "role", "")), nil
-	m.Shape.Product = textArg(t, d, "product", "")
 	if d.HasArg("price") {
 		price := Price(floatArg(t, d, "price"))
 		m.Price = &price
+	}
+	m.Shape.CPU = 0
+	if d.HasArg("cpu") {
+		m.Shape.CPU = MilliCPU(floatArg(t, d, "cpu"))
 	}
 	m.Profile, m.Requests = nil, nil
 	switch {
@@ -229,9 +243,17 @@ func (w *scenario) replicas(t *testing.T, d *datadriven.TestData) string {
 		since := w.now.Add(-parseDuration(t, d, textArg(t, d, "age", "")))
 		for i := range int(floatArg(t, d, "starting")) {
 			path := coldstart.Path(textArg(t, d, "path", string(coldstart.WarmNode)))
-			r.Starting = append(r.Starting, StartingReplica{ID: fmt.Sprintf("pod-%d", i), Since: since, Path: path,
-				Pending: d.HasArg("pending")})
+			r.Starting = append(r.Starting, StartingReplica{ID: fmt.Sprintf("pod-%d", i), Since: since, Path: path})
 		}
+	}
+	if d.HasArg("pending") {
+		for i := range int(floatArg(t, d, "pending")) {
+			r.Starting[i].Pending = true
+		}
+	}
+	if d.HasArg("surge") {
+		surge := int(floatArg(t, d, "surge"))
+		r.MaxSurge = &surge
 	}
 	m.state.Replicas = r
 	return ""
@@ -318,12 +340,17 @@ func (w *scenario) nodes(t *testing.T, d *datadriven.TestData) string {
 		w.inventory = nil
 		return ""
 	}
+	if d.HasArg("stale") {
+		w.inventory.At = w.now.Add(-inventoryMaxAge - time.Second)
+		return ""
+	}
 	p := Pool{Name: textArg(t, d, "pool", ""), Product: textArg(t, d, "product", ""), NoStock: d.HasArg("no-stock"),
 		GPUsPerNode: int(floatArg(t, d, "gpus"))}
 	if d.HasArg("launchable") {
 		n := int(floatArg(t, d, "launchable"))
 		p.Launchable = &n
 	}
+	w.poolFacts(t, d, &p)
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
@@ -339,6 +366,11 @@ func (w *scenario) nodes(t *testing.T, d *datadriven.TestData) string {
 				n.Domain = value
 			case "unusable":
 				n.Usable = false
+			case "launching":
+				n.Usable, n.Launching = false, true
+			case "ends":
+				ends := w.now.Add(parseDuration(t, d, value))
+				n.Ends = &ends
 			default:
 				nodeFact(t, d, &n, key, value)
 			}

@@ -38,8 +38,11 @@ type ModelState struct {
 	Signals  Signals       `json:"signals"`
 	// LeadTimes holds at most one distribution per start path; a path without one is unknown.
 	LeadTimes []coldstart.LeadTime `json:"lead_times,omitempty"`
-	Shape     Shape                `json:"shape"`
-	Profile   *Profile             `json:"profile,omitempty"`
+	// WeightsOn names, sorted, the nodes of the inventory that hold image and weights of the model as far as its starts
+	// tell. A node that is not named is unknown and counts as without them.
+	WeightsOn []string `json:"weights_on,omitempty"`
+	Shape     Shape    `json:"shape"`
+	Profile   *Profile `json:"profile,omitempty"`
 	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
 	Requests *RequestMix `json:"requests,omitempty"`
 	Actuator *Actuator   `json:"actuator,omitempty"`
@@ -72,6 +75,9 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Coverage is how often the forecaster's quantiles held on this model's past; nil is unknown, which changes nothing. A
+	// low one raises the level at which Decide reads the paths; none lowers it.
+	Coverage *ForecastCoverage `json:"coverage,omitempty"`
 	// Events are those of the calendar whose effects the paths hold.
 	Events []EventEffect `json:"events,omitempty"`
 }
@@ -86,6 +92,8 @@ type Replicas struct {
 	Leaving int `json:"leaving,omitempty"`
 	// Desired is what the workload's scale asks for; nil is unknown.
 	Desired *int `json:"desired,omitempty"`
+	// MaxSurge is how many replicas beyond Desired a rollout that is under way may run; nil while there is none.
+	MaxSurge *int `json:"max_surge,omitempty"`
 }
 
 // StartingReplica is one replica on its way up.
@@ -97,6 +105,15 @@ type StartingReplica struct {
 	// Pending is set while it has no node yet and holds no GPUs: room is kept for it. One of which that is not known counts
 	// as on a node.
 	Pending bool `json:"pending,omitempty"`
+}
+
+// surgeLeft is how many more replicas a rollout under way may add beyond the workload's scale; 0 while that, or whether
+// there is a rollout, is unknown.
+func (r Replicas) surgeLeft() int {
+	if r.MaxSurge == nil || r.Desired == nil {
+		return 0
+	}
+	return max(0, *r.MaxSurge-max(0, r.Ready+len(r.Starting)-*r.Desired))
 }
 
 // ordered are the starting replicas that were ordered, the longest under way first. What starts beyond the workload's
@@ -166,4 +183,6 @@ type Gap struct {
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`
 	Detail string    `json:"detail,omitempty"`
+	// Invalid is set when the fact was there and broke an invariant, so that it was left out. It makes its model blind.
+	Invalid bool `json:"invalid,omitempty"`
 }

@@ -36,6 +36,7 @@ func yield(courses []*course, inv *Inventory) {
 				continue
 			}
 			victim.asksOnlyWhatFits(short)
+			missing -= short.takeLeaving(victim, missing)
 			missing -= short.takeFrom(victim, missing, inv)
 		}
 		if missing > 0 && short.policy.Priority > turn[len(turn)-1].policy.Priority {
@@ -90,6 +91,23 @@ func (c *course) yieldable(floor int) int {
 		return 0
 	}
 	return max(0, *c.out.Replicas-floor)
+}
+
+// takeLeaving counts on the slots of replicas of the victim that are terminating, so that it is not asked for more while
+// they drain, and returns how many there are.
+func (c *course) takeLeaving(victim *course, missing int) int {
+	r := victim.state.Replicas
+	if r == nil || missing <= 0 || r.Leaving <= victim.promised {
+		return 0
+	}
+	slots, gone, _ := c.freed(victim, missing, r.Leaving-victim.promised, nil)
+	if gone == 0 {
+		return 0
+	}
+	victim.promised += gone
+	c.step(StagePlace, nil, fmt.Sprintf("%s of %s (tier %d) terminate: room for %d of ours when they are gone",
+		plural(gone, "replica"), victim.state.Name, victim.policy.Priority, slots))
+	return slots
 }
 
 // takeFrom takes up to so many slots from a lower tier and returns how many.
