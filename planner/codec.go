@@ -235,11 +235,42 @@ func (inv *Inventory) problems() []error {
 			errs = append(errs, fmt.Errorf("pool %q: launchable is %d: at least 0 is allowed; leave an unknown one out",
 				p.Name, *p.Launchable))
 		}
+		if p.Launching < 0 || p.Launching > launchMax {
+			errs = append(errs, fmt.Errorf("pool %q: launching is %d: 0 to %d are allowed", p.Name, p.Launching, launchMax))
+		}
 		for _, n := range p.Nodes {
 			if n.FreeGPUs < 0 || n.FreeGPUs > min(n.GPUs, nodeGPUsMax) {
 				errs = append(errs, fmt.Errorf("pool %q, node %q: free_gpus is %d: 0 to gpus, %d, and at most %d are allowed",
 					p.Name, n.Name, n.FreeGPUs, n.GPUs, nodeGPUsMax))
 			}
+			errs = append(errs, n.problems(p.Name)...)
+		}
+	}
+	return errs
+}
+
+// problems reports what else is out of range about a node.
+func (n *Node) problems(pool string) []error {
+	var errs []error
+	negative := func(key string, value int64) {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("pool %q, node %q: %s is %d: at least 0 is allowed; leave an unknown one out",
+				pool, n.Name, key, value))
+		}
+	}
+	if n.FreeCPU != nil {
+		negative("free_milli_cpu", int64(*n.FreeCPU))
+	}
+	if n.FreeMemory != nil {
+		negative("free_memory_bytes", int64(*n.FreeMemory))
+	}
+	if n.FreePods != nil {
+		negative("free_pods", int64(*n.FreePods))
+	}
+	for _, t := range n.Tenants {
+		if t.GPUs < 0 || t.GPUs > nodeGPUsMax {
+			errs = append(errs, fmt.Errorf("pool %q, node %q: tenant %q holds %d GPUs: 0 to %d are allowed",
+				pool, n.Name, t.Pod, t.GPUs, nodeGPUsMax))
 		}
 	}
 	return errs

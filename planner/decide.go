@@ -59,6 +59,7 @@ func Decide(s State, p Policy) (Decision, error) {
 		}
 	}
 	keepForgotten(&d, s.Memory)
+	d.Slots = modelSlots(s)
 	d.Pools = poolTargets(room)
 	d.Quotas = quotaTargets(s.Quotas)
 	return d, nil

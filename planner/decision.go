@@ -15,8 +15,10 @@ type Decision struct {
 	Pools      []PoolTarget    `json:"pools,omitempty"`
 	Quotas     []QuotaTarget   `json:"quotas,omitempty"`
 	Shortfalls []Shortfall     `json:"shortfalls,omitempty"`
-	Gaps       []Gap           `json:"gaps,omitempty"`
-	Memory     Memory          `json:"memory"`
+	// Slots is what the free GPUs are worth to each model, per pool that can hold it; empty while the hardware is unknown.
+	Slots  []ModelSlots `json:"slots,omitempty"`
+	Gaps   []Gap        `json:"gaps,omitempty"`
+	Memory Memory       `json:"memory"`
 }
 
 // Model returns the decision of one model, or nil.

@@ -34,6 +34,10 @@ type Node struct {
 	Domain   string `json:"domain,omitempty"`
 	GPUs     int    `json:"gpus"`
 	FreeGPUs int    `json:"free_gpus"`
+	// FreeCPU, FreeMemory and FreePods are what else is left for pods; nil is unknown, and then GPUs alone decide.
+	FreeCPU    *MilliCPU `json:"free_milli_cpu,omitempty"`
+	FreeMemory *Bytes    `json:"free_memory_bytes,omitempty"`
+	FreePods   *int      `json:"free_pods,omitempty"`
 	// Usable is false while the node is not ready, is cordoned, or carries a taint that replicas do not tolerate.
 	Usable bool `json:"usable"`
 	// OnlyFor names, sorted, the models whose pods may run on the node when its taints or their node selectors keep
@@ -43,6 +47,12 @@ type Node struct {
 	// them. Of a shared resource there are none, since which of them share a device is not visible.
 	Tenants []Tenant `json:"tenants,omitempty"`
 }
+
+// MilliCPU is a thousandth of a CPU.
+type MilliCPU int64
+
+// Bytes is an amount of memory.
+type Bytes int64
 
 // Tenant is a pod that holds GPUs of a node: what a move that makes room would have to move.
 type Tenant struct {

@@ -22,7 +22,9 @@ import (
 //	restart [memory=lost]                    the process ends; without Memory when it is lost
 //	nodes pool=P gpus=8 [product=X] [launchable=N] [no-stock]
 //	  NAME free=3 [domain=D] [unusable]      one line per node; N is how many more nodes the limits allow
+//	                                         also: only-for=M,N cpu=MILLI pods=N tenant=POD:GPUS[:MODEL[:PRIORITY]] pinned=POD
 //	nodes unknown
+//	slots                                    what the free GPUs are worth to each model
 //	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
@@ -84,7 +86,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch,
+		"requests": w.requests, "watch": w.watch, "slots": w.slots,
 	}
 	run := commands[d.Cmd]
 	if run == nil {
@@ -325,7 +327,7 @@ func (w *scenario) nodes(t *testing.T, d *datadriven.TestData) string {
 			case "unusable":
 				n.Usable = false
 			default:
-				d.Fatalf(t, "unknown node key %q", key)
+				nodeFact(t, d, &n, key, value)
 			}
 		}
 		p.Nodes = append(p.Nodes, n)

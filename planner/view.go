@@ -1,6 +1,9 @@
 package planner
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // PlanView is the published plan of one model as the dashboard and `forewarm ask` read it.
 type PlanView struct {
@@ -13,6 +16,8 @@ type PlanView struct {
 	Model      ModelDecision `json:"model"`
 	Gaps       []Gap         `json:"gaps,omitempty"`
 	Shortfalls []Shortfall   `json:"shortfalls,omitempty"`
+	// Slots is what the free GPUs of each pool are worth to the model.
+	Slots []ModelSlots `json:"slots,omitempty"`
 }
 
 // View cuts one model out of a Decision; ok is false when the Decision does not have it.
@@ -30,6 +35,11 @@ func (d *Decision) View(model string) (v PlanView, ok bool) {
 	for _, s := range d.Shortfalls {
 		if s.Model == model {
 			v.Shortfalls = append(v.Shortfalls, s)
+		}
+	}
+	for _, s := range d.Slots {
+		if slices.Contains(s.Models, model) {
+			v.Slots = append(v.Slots, s)
 		}
 	}
 	return v, true

@@ -179,6 +179,9 @@ func printDecision(w io.Writer, d *planner.Decision) {
 		}
 		fmt.Fprintf(w, ": %s\n", s.Why)
 	}
+	for _, s := range d.Slots {
+		fmt.Fprintf(w, "\nslots in pool %s for %s: %s\n", s.Pool, strings.Join(s.Models, ", "), s)
+	}
 	for _, p := range d.Pools {
 		fmt.Fprintf(w, "\npool %s: %d nodes (%s)\n", p.Pool, p.Nodes, p.Why)
 	}
