@@ -18,6 +18,8 @@ type ModelPolicy struct {
 	ReplicasMin     *int               `yaml:"replicas_min"`
 	ReplicasMax     *int               `yaml:"replicas_max"`
 	Priority        *int               `yaml:"priority"`
+	Survive         *planner.Survival  `yaml:"survive"`
+	Standby         *planner.Standby   `yaml:"standby"`
 	ServiceLevel    *float64           `yaml:"service_level"`
 	ScaleDownWindow *time.Duration     `yaml:"scale_down_window"`
 	DrainTime       *time.Duration     `yaml:"drain_time"`
@@ -35,6 +37,10 @@ func (m ModelPolicy) Over(base planner.ModelPolicy) planner.ModelPolicy {
 	set(&base.ReplicasMin, m.ReplicasMin)
 	set(&base.ReplicasMax, m.ReplicasMax)
 	set(&base.Priority, m.Priority)
+	set(&base.Survive, m.Survive)
+	if m.Standby != nil {
+		base.Standby = m.Standby
+	}
 	set(&base.ServiceLevel, m.ServiceLevel)
 	set(&base.ScaleDownWindow, m.ScaleDownWindow)
 	set(&base.DrainTime, m.DrainTime)
@@ -89,7 +95,8 @@ func WritePolicy(w io.Writer, p planner.Policy) error {
 
 func everyKey(m planner.ModelPolicy) ModelPolicy {
 	return ModelPolicy{
-		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, Priority: &m.Priority, ServiceLevel: &m.ServiceLevel,
+		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, Priority: &m.Priority,
+		Survive: &m.Survive, Standby: m.Standby, ServiceLevel: &m.ServiceLevel,
 		ScaleDownWindow: &m.ScaleDownWindow, DrainTime: &m.DrainTime, DrainWithin: &m.DrainWithin,
 		QueueThreshold: &m.QueueThreshold, LoadMaxAge: &m.LoadMaxAge,
 		TTFT: &m.TTFT, ITL: &m.ITL, SLOPercentile: &m.SLOPercentile,

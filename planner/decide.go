@@ -67,6 +67,7 @@ func Decide(s State, p Policy) (Decision, error) {
 			c.state, c.portion = &part.state, part.steps
 			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
 		}
+		c.standby = s.model(c.policy.Standby)
 		c.invalid = invalidFacts(s.Gaps, c.state.Name)
 		if s.Inventory != nil {
 			c.quotas = book.of(c, s.Inventory.Pools)
@@ -101,6 +102,19 @@ func Decide(s State, p Policy) (Decision, error) {
 	}
 	d.Order = order(&s, &d)
 	return d, nil
+}
+
+// model is the one whose demand a standby is for; nil when there is none.
+func (s *State) model(standby *Standby) *ModelState {
+	if standby == nil {
+		return nil
+	}
+	for i := range s.Models {
+		if s.Models[i].Name == standby.For {
+			return &s.Models[i]
+		}
+	}
+	return nil
 }
 
 // fixZone keeps the offset of t and drops its zone rules and monotonic reading, which JSON does not carry: a State must
@@ -153,6 +167,8 @@ type course struct {
 	unbroken   time.Time
 	// missingGauge names a gauge that should be here and is not.
 	missingGauge string
+	// standby is the model whose demand this one takes over by its policy; nil is none, or one that the State does not have.
+	standby *ModelState
 	// portion says why the state's load is a part of a model's that others serve too.
 	portion []Step
 	// invalid names facts that were left out because they broke an invariant.
@@ -228,6 +244,7 @@ func (c *course) decide(room *room, book *quotaBook) {
 	c.size()
 	c.probe(room)
 	c.warm()
+	c.insure()
 	c.diagnose()
 	c.guard()
 	if c.wantedOK {

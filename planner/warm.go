@@ -218,11 +218,16 @@ func (c *course) release(w raiseWindow, need, target int, hold holdWindow, curre
 
 // holdNeed is H: the peak need until a replica that is released now could be back, or one ordered now could be there.
 func (c *course) holdNeed() holdWindow {
-	until := c.forecastEnd()
-	if c.lead != nil {
-		until = c.now.Add(max(c.policy.DrainTime+c.leadBack(), c.lead.Time) + c.interval)
-	}
+	until := c.holdUntil()
 	return holdWindow{replicas: c.needBefore(until), until: until}
+}
+
+// holdUntil is the end of that time; without a known lead time, that of the forecast.
+func (c *course) holdUntil() time.Time {
+	if c.lead == nil {
+		return c.forecastEnd()
+	}
+	return c.now.Add(max(c.policy.DrainTime+c.leadBack(), c.lead.Time) + c.interval)
 }
 
 // holdWindow is the need from now until a time.

@@ -36,6 +36,9 @@ func (c *config) validateGroups() error {
 		case m.Replaces != "" || m.Like != "":
 			bad("serves is %q with replaces or like: it has no history of its own, so neither is allowed", m.Serves)
 		}
+		if s := c.policy().For(m.Name).Standby; s != nil && (s.For == m.Name || !slices.Contains(c.modelNames(), s.For)) {
+			bad("policy.standby.for is %q: another name under models is allowed", s.For)
+		}
 		if head != nil && !c.seenAtZero(head) && c.policy().For(m.Name).ReplicasMin == 0 {
 			bad("policy.replicas_min is 0 with arrivals.source %q: 0 is allowed only when arrivals are seen without a replica "+
 				"(source %s, or %s with requests or queue)", head.Arrivals.Source, prom.ArrivalsGIE, prom.ArrivalsCustom)
