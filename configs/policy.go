@@ -18,6 +18,9 @@ type ModelPolicy struct {
 	ReplicasMin     *int               `yaml:"replicas_min"`
 	ReplicasMax     *int               `yaml:"replicas_max"`
 	Priority        *int               `yaml:"priority"`
+	Mode            *planner.Mode      `yaml:"mode"`
+	ShortageCost    *float64           `yaml:"shortage_cost"`
+	IdleCost        *float64           `yaml:"idle_cost"`
 	Survive         *planner.Survival  `yaml:"survive"`
 	Standby         *planner.Standby   `yaml:"standby"`
 	ServiceLevel    *float64           `yaml:"service_level"`
@@ -37,6 +40,9 @@ func (m ModelPolicy) Over(base planner.ModelPolicy) planner.ModelPolicy {
 	set(&base.ReplicasMin, m.ReplicasMin)
 	set(&base.ReplicasMax, m.ReplicasMax)
 	set(&base.Priority, m.Priority)
+	set(&base.Mode, m.Mode)
+	set(&base.ShortageCost, m.ShortageCost)
+	set(&base.IdleCost, m.IdleCost)
 	set(&base.Survive, m.Survive)
 	if m.Standby != nil {
 		base.Standby = m.Standby
@@ -96,6 +102,7 @@ func WritePolicy(w io.Writer, p planner.Policy) error {
 func everyKey(m planner.ModelPolicy) ModelPolicy {
 	return ModelPolicy{
 		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, Priority: &m.Priority,
+		Mode: &m.Mode, ShortageCost: &m.ShortageCost, IdleCost: &m.IdleCost,
 		Survive: &m.Survive, Standby: m.Standby, ServiceLevel: &m.ServiceLevel,
 		ScaleDownWindow: &m.ScaleDownWindow, DrainTime: &m.DrainTime, DrainWithin: &m.DrainWithin,
 		QueueThreshold: &m.QueueThreshold, LoadMaxAge: &m.LoadMaxAge,

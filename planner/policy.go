@@ -44,6 +44,11 @@ type ModelPolicy struct {
 	// Priority is the tier of the model: when GPUs are short those of a higher one are placed first, and models of a lower
 	// one yield replicas above their ReplicasMin.
 	Priority int `json:"priority,omitempty" yaml:"priority"`
+	// Mode is what is weighed: service_level or cost. In the mode cost, ShortageCost and IdleCost are those of a replica-minute
+	// short and of one idle, in any unit; the plan has the least expected sum of both.
+	Mode         Mode    `json:"mode,omitempty" yaml:"mode"`
+	ShortageCost float64 `json:"shortage_cost,omitempty" yaml:"shortage_cost"`
+	IdleCost     float64 `json:"idle_cost,omitempty" yaml:"idle_cost"`
 	// Survive is the loss that the plan must survive: the demand at ServiceLevel must still fit without the node, zone or
 	// spot pool that holds most of the replicas. Empty is none.
 	Survive Survival `json:"survive,omitempty" yaml:"survive"`
@@ -145,6 +150,7 @@ func (m ModelPolicy) validate(prefix string) []error {
 	if m.Priority < -priorityMax || m.Priority > priorityMax {
 		bad("priority", m.Priority, fmt.Sprintf("%d to %d are allowed", -priorityMax, priorityMax))
 	}
+	m.costProblems(bad)
 	if !slices.Contains([]Survival{"", SurviveNode, SurviveZone, SurviveSpotPool}, m.Survive) {
 		bad("survive", fmt.Sprintf("%q", m.Survive), "node, zone, spot-pool or none are allowed")
 	}

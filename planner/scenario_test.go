@@ -50,7 +50,7 @@ import (
 //	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
-//	                                         [priority=N] [survive=node|zone|spot-pool] [standby=M2:SHARE]
+//	                                         [priority=N] [mode=cost shortage=Cu idle=Co] [survive=node|zone|spot-pool] [standby=M2:SHARE]
 //	decide [brief] [writes]                  one Decision, in full or one line per model; with what is to be written
 //	watch M for=D [every=D] [starts=D]       decides again and again; prints the plan whenever it changes. The load is what
 //	                                         the first path says. With starts, what is planned beyond the supply starts at
@@ -318,6 +318,12 @@ func (w *scenario) setPolicy(t *testing.T, d *datadriven.TestData) string {
 			p.ReplicasMax = int(parseFloat(t, d, v))
 		case "priority":
 			p.Priority = int(parseFloat(t, d, v))
+		case "mode":
+			p.Mode = Mode(v)
+		case "shortage":
+			p.ShortageCost = parseFloat(t, d, v)
+		case "idle":
+			p.IdleCost = parseFloat(t, d, v)
 		case "survive":
 			p.Survive = Survival(v)
 		case "standby":

@@ -35,6 +35,10 @@ func (c *course) warm() {
 		c.warmBlind()
 		return
 	}
+	if c.policy.Mode == ModeCost {
+		c.warmCost()
+		return
+	}
 	raise := c.raiseWindow()
 	needs := c.pathNeeds(raise.first, raise.last)
 	need := quantileCount(needs, c.level)
