@@ -50,8 +50,9 @@ func (c *course) warm() {
 	c.wantedOK = true
 	current := max(c.supply, c.memory.Replicas)
 	raised := c.supply + quantileCount(c.pathShortages(raise, needs), c.level)
-	raised = min(raised, need+1, replicasLimit)
+	raised = min(raised, need+c.replacements(), replicasLimit)
 	hold := c.holdNeed()
+	c.giveUp()
 	switch {
 	case raised > current:
 		c.wanted = raised
@@ -330,6 +331,31 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	return short
 }
 
+// noSeat reports that the nth of the starts that wait for a node has no slot that could be had for it. They are supply only
+// as far as slots can be reached; while the hardware is unknown all are.
+func (c *course) noSeat(nth int) bool { return c.pending > 0 && nth > c.waiting.placed() }
+
+// replacements is how many replicas beyond the need may be ordered for starts that are late or may fail: one, and none
+// while starts wait for which there is no slot, since a replacement would wait beside them.
+func (c *course) replacements() int {
+	if c.pending > c.waiting.placed() {
+		return 0
+	}
+	return 1
+}
+
+// giveUp says which starts are given up: those that have waited for a node for longer than nearly all starts take while no
+// slot can be had. They are no supply, so that a variant with slots takes the load (see mix); the order stands for when a
+// slot comes free.
+func (c *course) giveUp() {
+	overdue := min(c.state.overdue(c.now), c.pending-c.waiting.placed())
+	if overdue <= 0 {
+		return
+	}
+	c.step(StageWarm, nil, fmt.Sprintf("%s without a node for longer than p%s of all starts take, and no slot can be had: given up, they count as no supply",
+		plural(overdue, "start"), percent(giveUpAt))).BoundBy = "slots"
+}
+
 // never is the arrival of a start that fails, and fails again.
 const never = time.Duration(math.MaxInt64)
 
@@ -340,7 +366,16 @@ const never = time.Duration(math.MaxInt64)
 // starts from the beginning; one that fails twice is counted out.
 func (c *course) arrivals(paths int) [][]time.Duration {
 	out := make([][]time.Duration, paths)
+	waiting := 0
 	for _, s := range c.state.Replicas.ordered() {
+		if s.Pending {
+			if waiting++; c.noSeat(waiting) {
+				for i := range out {
+					out[i] = append(out[i], never)
+				}
+				continue
+			}
+		}
 		lt, known := c.leadTimeOf(s.Path)
 		rng := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID)))
 		retries := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID, "retry")))

@@ -36,7 +36,8 @@ func (c *course) warmCost() {
 	c.wantedOK = true
 	current := max(c.supply, c.memory.Replicas)
 	raised := c.supply + quantileCount(c.stepShortages(raise), c.fractile())
-	raised = min(raised, need+1, replicasLimit)
+	raised = min(raised, need+c.replacements(), replicasLimit)
+	c.giveUp()
 	why := fmt.Sprintf("%s of the need over %s–%s by the costs of %g a replica-minute short and %g idle is %d; %s",
 		"p"+percent(c.fractile()), c.clock(raise.from), c.clock(raise.to), c.policy.ShortageCost, c.policy.IdleCost, need, c.haveText())
 	if raised >= current {
