@@ -265,6 +265,12 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 		errs = append(errs, m.Profile.Validate())
 	}
 	errs = append(errs, m.takeProfile())
+	if m.EngineCosts && (m.Profile == nil || m.Profile.Physics == nil) {
+		errs = append(errs, errors.New("learn_profile is true without physics to start from: a profile with physics or a profile_name is needed"))
+	}
+	if m.EngineCosts && m.Serves != "" {
+		errs = append(errs, fmt.Errorf("learn_profile is true and serves is %q: the sizes of its requests are not seen, so it cannot be learned", m.Serves))
+	}
 	if !(m.WeightsGB >= 0 && m.WeightsGB <= weightsMaxGB) {
 		errs = append(errs, fmt.Errorf("weights_gb is %v: 0 (unknown) to %v are allowed", m.WeightsGB, weightsMaxGB))
 	}
@@ -437,8 +443,11 @@ func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
 	}
 	for i := range c.Models {
 		m := &c.Models[i]
-		t.Models = append(t.Models, planner.TrackedModel{Name: m.Name, Shape: m.Shape, Profile: m.Profile,
-			Serves: m.Serves, Role: m.Role, Price: m.Price})
+		tracked := planner.TrackedModel{Name: m.Name, Shape: m.Shape, Profile: m.Profile, Serves: m.Serves, Role: m.Role, Price: m.Price}
+		if m.EngineCosts {
+			tracked.Learn = &planner.LearnerConfig{}
+		}
+		t.Models = append(t.Models, tracked)
 	}
 	return t
 }
