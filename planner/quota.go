@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -140,6 +141,22 @@ func (b *quotaBook) admit(c *course, want int) (admitted int, why string) {
 	}
 	return want - left, fmt.Sprintf("queue %s has %d GPUs of quota left, with what it may borrow and without what waits "+
 		"there already, and a replica needs %d", queue, free, each)
+}
+
+// pods is how many more pods of the model its quotas admit before this Decision places any; beyond every count for a model
+// without a queue.
+func (b *quotaBook) pods(c *course) int {
+	if len(c.quotas) == 0 || c.state.Shape == (Shape{}) {
+		return math.MaxInt
+	}
+	pods, waiting := 0, b.waiting[b.quotas[c.quotas[0]].Queue]
+	for _, i := range c.quotas {
+		available := max(0, b.nodes[i].available())
+		ahead := min(available, waiting)
+		waiting -= ahead
+		pods += (available - ahead) / c.state.Shape.GPUs
+	}
+	return pods
 }
 
 // plan notes that the model will hold gpus more than it does now through its queue: first where there is nominal quota
