@@ -57,12 +57,14 @@ type quotaBook struct {
 	waiting map[string]int
 }
 
-// QuotaMemory is a quota that a Decision changed: Base is what it was before, Target what the last Decision asked for.
+// QuotaMemory is a quota that a Decision changed: Base is what it was before, Now what it was at the last Decision, and
+// Target what that asked for.
 type QuotaMemory struct {
 	Queue    string `json:"queue"`
 	Flavor   string `json:"flavor"`
 	Resource string `json:"resource,omitempty"`
 	Base     int    `json:"base_gpus"`
+	Now      int    `json:"now_gpus"`
 	Target   int    `json:"target_gpus"`
 }
 
@@ -178,7 +180,7 @@ func (b *quotaBook) plan(c *course, gpus int, held bool) {
 func (b *quotaBook) base(i int) int {
 	q := &b.quotas[i]
 	m, ok := b.memory[quotaID(q.Queue, q.Flavor, q.Resource)]
-	if ok && (q.Nominal == m.Target || q.Nominal == m.Base) {
+	if ok && (q.Nominal == m.Now || q.Nominal == m.Target) {
 		return m.Base
 	}
 	return q.Nominal
@@ -215,7 +217,7 @@ func (b *quotaBook) targets() ([]QuotaTarget, []QuotaMemory) {
 	for i := range out {
 		if base := b.base(i); base != out[i].Nominal || base != b.quotas[i].Nominal {
 			memory = append(memory, QuotaMemory{Queue: out[i].Queue, Flavor: out[i].Flavor, Resource: out[i].Resource, Base: base,
-				Target: out[i].Nominal})
+				Now: b.quotas[i].Nominal, Target: out[i].Nominal})
 		}
 	}
 	return out, memory
