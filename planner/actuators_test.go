@@ -129,7 +129,7 @@ func TestOneNeedThreeActuators(t *testing.T) {
 		fail := rapid.SampledFrom([]float64{0, 0.02, 0.3}).Draw(t, "fail")
 		now, memory := genTime(t), Memory{}
 		perNode, rest := worldGPUs/w.k, 0
-		for range 400 {
+		for range 200 { // 50 min: a node takes up to 14, a start 4, then the window
 			w.pass(now)
 			replicas, inventory := w.facts(now)
 			m := constantModel(now, 9_999*float64(need), replicas)
