@@ -26,6 +26,10 @@ type Policy struct {
 	// Defaults applies to a model that Models does not name.
 	Defaults ModelPolicy            `json:"defaults" yaml:"defaults"`
 	Models   map[string]ModelPolicy `json:"models,omitempty" yaml:"models"`
+	// Pools is the authority over the nodes of static pools; empty is observe. Other pools grow by the pods that wait.
+	Pools Authority `json:"pools,omitempty" yaml:"pools,omitempty"`
+	// Quota is about the quotas; nil stands for DefaultQuotaPolicy.
+	Quota *QuotaPolicy `json:"quota,omitempty" yaml:"quota,omitempty"`
 	// Diagnose are the thresholds of the rules that hold growth; nil stands for DefaultThresholds.
 	Diagnose *Thresholds `json:"diagnose,omitempty" yaml:"diagnose"`
 }
@@ -93,6 +97,10 @@ func (p Policy) For(model string) ModelPolicy {
 // Validate reports every value out of range, all at once, each with its key, the value and what is allowed.
 func (p Policy) Validate() error {
 	var errs []error
+	if !slices.Contains([]Authority{"", Observe, Advise, Act}, p.Pools) {
+		errs = append(errs, fmt.Errorf("pools is %q: observe, advise or act are allowed", p.Pools))
+	}
+	errs = append(errs, p.Quota.problems())
 	errs = append(errs, p.Diagnose.problems()...)
 	errs = append(errs, p.Defaults.validate("defaults")...)
 	names := make([]string, 0, len(p.Models))

@@ -81,6 +81,8 @@ type Replicas struct {
 	Leaving int `json:"leaving,omitempty"`
 	// Desired is what the workload's scale asks for; nil is unknown.
 	Desired *int `json:"desired,omitempty"`
+	// MaxSurge is how many replicas beyond Desired a rollout that is under way may run; nil while there is none.
+	MaxSurge *int `json:"max_surge,omitempty"`
 }
 
 // StartingReplica is one replica on its way up.
@@ -89,6 +91,18 @@ type StartingReplica struct {
 	ID    string         `json:"id"`
 	Since time.Time      `json:"since"`
 	Path  coldstart.Path `json:"path,omitempty"`
+	// Pending is set while it has no node yet and holds no GPUs: room is kept for it. One of which that is not known counts
+	// as on a node.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// surgeLeft is how many more replicas a rollout under way may add beyond the workload's scale; 0 while that, or whether
+// there is a rollout, is unknown.
+func (r Replicas) surgeLeft() int {
+	if r.MaxSurge == nil || r.Desired == nil {
+		return 0
+	}
+	return max(0, *r.MaxSurge-max(0, r.Ready+len(r.Starting)-*r.Desired))
 }
 
 // ordered are the starting replicas that were ordered, the longest under way first. What starts beyond the workload's
@@ -158,4 +172,6 @@ type Gap struct {
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`
 	Detail string    `json:"detail,omitempty"`
+	// Invalid is set when the fact was there and broke an invariant, so that it was left out. It makes its model blind.
+	Invalid bool `json:"invalid,omitempty"`
 }

@@ -129,7 +129,7 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return // the end cut the look short: what it did not see is no reason for a last plan
 	}
-	state := l.cfg.Tracker.State(obs, l.memory)
+	state := l.cfg.Tracker.State(obs, l.memory).Sound()
 	decision, err := planner.Decide(state, l.cfg.Policy)
 	if !l.outcome("decide", now, err) {
 		return
