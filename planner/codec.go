@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"forewarm/forecast"
@@ -129,6 +130,9 @@ func (m *ModelState) problems() []error {
 	}
 	if m.Load != nil && !m.Load.finite() {
 		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
+	}
+	if !slices.IsSorted(m.WeightsOn) {
+		add(fmt.Errorf("weights_on is %q: ascending names are allowed", m.WeightsOn))
 	}
 	for _, lt := range m.LeadTimes {
 		if lt.Known() {

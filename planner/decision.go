@@ -64,6 +64,8 @@ type Lead struct {
 	Samples  int             `json:"samples"`
 	// Borrowed names what few samples were topped up with; empty when they stand alone.
 	Borrowed coldstart.Basis `json:"borrowed,omitempty"`
+	// Shift says that the newest starts differ from those before them, such as by a registry that is slow today.
+	Shift coldstart.Shift `json:"shift,omitzero"`
 }
 
 // Peak is the load the plan is sized for: quantile p over sample paths of the maximum within [From, To]. Prompt and

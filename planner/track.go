@@ -68,6 +68,7 @@ type trackedModel struct {
 	borrowed           string    // of the fitted history
 	ensemble           *Forecast // of the steps seen so far; nil when a new step made it old
 	leads              []coldstart.LeadTime
+	weightsOn          []string  // nodes, as of leadsAt
 	leadsAt            time.Time // when leads were estimated; zero makes them old
 }
 
@@ -252,7 +253,7 @@ func (t *Tracker) State(obs Observation, memory Memory) State {
 			look = &ModelObservation{Name: m.Name}
 			s.Gaps = append(s.Gaps, Gap{Model: m.Name, Fact: "load", Since: obs.At, Detail: "the model was not observed"})
 		}
-		ms, gaps := t.modelState(m, look, obs.At)
+		ms, gaps := t.modelState(m, look, obs.Inventory, obs.At)
 		s.Models = append(s.Models, ms)
 		s.Gaps = append(s.Gaps, gaps...)
 	}
@@ -273,7 +274,7 @@ func (t *Tracker) dateGaps(gaps []Gap) {
 	t.open = open
 }
 
-func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.Time) (ModelState, []Gap) {
+func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, inv *Inventory, now time.Time) (ModelState, []Gap) {
 	var gaps []Gap
 	gap := func(fact, format string, args ...any) {
 		gaps = append(gaps, Gap{Model: m.Name, Fact: fact, Since: now, Detail: fmt.Sprintf(format, args...)})
@@ -288,7 +289,7 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.T
 		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
 		Evidence:  look.Evidence,
 		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
-		LeadTimes: t.leadTimes(m, now),
+		LeadTimes: t.leadTimes(m, now), WeightsOn: present(m.weightsOn, inv),
 	}
 	ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
 	ms.Requests = m.sizes.mix()

@@ -291,25 +291,35 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	return short
 }
 
-// never is the arrival of a start that fails.
+// never is the arrival of a start that fails, and fails again.
 const never = time.Duration(math.MaxInt64)
 
 // arrivals draws, per path, when each starting replica serves (from now). Each replica has its own stream, seeded by
 // its ID, so the draws stay the same from tick to tick and do not depend on the other replicas. A replica whose lead
-// time is unknown counts as there: counting it out would order another one every tick.
+// time is unknown counts as there: counting it out would order another one every tick. One that fails is ordered again
+// by its workload when it has given up (after the mean time that failed starts took, else after a drawn lead time), and
+// starts from the beginning; one that fails twice is counted out.
 func (c *course) arrivals(paths int) [][]time.Duration {
 	out := make([][]time.Duration, paths)
 	for _, s := range c.state.Replicas.ordered() {
 		lt, known := c.leadTimeOf(s.Path)
 		rng := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID)))
+		retries := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID, "retry")))
 		age := max(0, c.now.Sub(s.Since))
 		for i := range out {
 			u, fails := rng.Float64(), rng.Float64()
+			again, againFails := retries.Float64(), retries.Float64()
 			switch {
 			case !known:
 				out[i] = append(out[i], 0)
-			case fails < lt.FailureProb:
+			case fails < lt.FailureProb && againFails < lt.FailureProb:
 				out[i] = append(out[i], never)
+			case fails < lt.FailureProb:
+				gaveUp := lt.SampleRemaining(age, u)
+				if lt.FailedAfter > 0 {
+					gaveUp = max(0, lt.FailedAfter-age)
+				}
+				out[i] = append(out[i], gaveUp+lt.Sample(again))
 			default:
 				out[i] = append(out[i], lt.SampleRemaining(age, u))
 			}

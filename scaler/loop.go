@@ -263,8 +263,11 @@ func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Obse
 		starts = append(starts, m.Starts...)
 		l.starts.add(m.Name, m.Starts)
 		if l.cfg.Metrics != nil {
-			l.cfg.Metrics.starts.observe(m.Name, m.Starts)
+			l.cfg.Metrics.starts.observe(m.Name, m.Starts, now)
 		}
+	}
+	if l.cfg.Metrics != nil {
+		l.cfg.Metrics.starts.settle(now)
 	}
 	if len(starts) > 0 && l.cfg.RecordStarts != nil {
 		l.outcome("record_starts", now, l.cfg.RecordStarts(ctx, starts))

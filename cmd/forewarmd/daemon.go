@@ -21,6 +21,7 @@ import (
 	"forewarm/scaler"
 	"forewarm/scaler/journal"
 	"forewarm/scaler/keda"
+	"forewarm/scaler/kube"
 )
 
 // daemon is the wired program: the loop, the KEDA endpoint, the HTTP side and the journal. Live and demo differ only in
@@ -46,9 +47,11 @@ type daemon struct {
 type parts struct {
 	clock  scaler.Clock
 	source scaler.Source
-	follow func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
-	reload func(context.Context) error // follows the configuration file until ctx ends; nil without one
-	apply  func(context.Context, planner.Decision) error
+	// cluster is what the source asks about the cluster, nil when none is observed.
+	cluster *kube.Observer
+	follow  func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
+	reload  func(context.Context) error // follows the configuration file until ctx ends; nil without one
+	apply   func(context.Context, planner.Decision) error
 	// pastStarts reads a model's starts back from metrics; nil when there are none.
 	pastStarts func(ctx context.Context, model string, from, to time.Time) ([]coldstart.Sample, error)
 	tracker    planner.TrackerConfig

@@ -162,7 +162,7 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 		r.d.loop.Reconfigure(observing)
 		return nil
 	}
-	p, cluster, err := liveParts(next, r.d.log)
+	p, err := liveParts(next, r.d.log)
 	if err != nil {
 		return err
 	}
@@ -173,11 +173,14 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	if err != nil {
 		return err
 	}
+	if p.cluster != nil && r.parts.cluster != nil {
+		p.cluster.TakeOver(r.parts.cluster) // the loop asks the new one only after it has last asked the old one
+	}
 	stop := r.follow(ctx, p)
-	if cluster != nil {
+	if p.cluster != nil {
 		// Its facts should be there when it is asked first; one that is slow is unknown for a while, as at a start.
 		bounded, cancel := context.WithTimeout(ctx, clusterReady)
-		if err := cluster.Wait(bounded); err != nil && !errors.Is(err, context.Canceled) {
+		if err := p.cluster.Wait(bounded); err != nil && !errors.Is(err, context.Canceled) {
 			r.d.log.Warn("the cluster is not read yet", "error", err)
 		}
 		cancel()
