@@ -38,8 +38,8 @@ func office(local time.Time) float64 {
 	return 300 + 200*math.Sin((hour-7)/13*math.Pi)
 }
 
-// TestWeekdaysOnly: a model that nobody uses at weekends is forecast to open on Monday and on Friday morning, before anything
-// was seen of that day, and to stay idle on Saturday and Sunday.
+// TestWeekdaysOnly: a model that nobody uses at weekends is forecast to open on Monday and on Friday morning, before
+// anything was seen of that day, and to stay idle on Saturday and Sunday.
 func TestWeekdaysOnly(t *testing.T) {
 	berlin := mustLocation(t, "Europe/Berlin")
 	const horizon = 6
@@ -64,8 +64,8 @@ func TestWeekdaysOnly(t *testing.T) {
 	}
 }
 
-// TestClosedAtNight: what is zero every night is forecast as zero there, however late in the day, and opens on time in the
-// morning: never a mean of both.
+// TestClosedAtNight: what is zero every night is forecast as zero there, however late in the day, and opens on time
+// in the morning: never a mean of both.
 func TestClosedAtNight(t *testing.T) {
 	const horizon = 6
 	start := monday.AddDate(0, 0, -13)
@@ -88,13 +88,14 @@ func TestClosedAtNight(t *testing.T) {
 	}
 }
 
-// TestTwiceADay: a model that is used twice a day for ten minutes, each time within a quarter of an hour of its usual time.
-// In the hour before, the upper quantiles of the peak, which plans are made with, hold the burst; at other times all of them
-// are zero, and hardly any path shows a mean that never happens.
+// TestTwiceADay: a model that is used twice a day for ten minutes, each time within a quarter of an hour of its usual
+// time. In the hour before, the upper quantiles of the peak, which plans are made with, hold the burst; at other
+// times all of them are zero, and hardly any path shows a mean that never happens.
 //
-// Two things fall short. Inside such an hour quantiles of several experts are averaged, so that many steps of the paths lie
-// between nothing and a burst, and the median of the peak is 0.6 to 0.9 of one. And bursts at times that nobody knows are
-// not foreseen: with two a day at random one in ten hours holds one, and the p95 of the peak is still near zero.
+// Two things fall short. Inside such an hour quantiles of several experts are averaged, so that many steps of the
+// paths lie between nothing and a burst, and the median of the peak is 0.6 to 0.9 of one. And bursts at times that
+// nobody knows are not foreseen: with two a day at random one in ten hours holds one, and the p95 of the peak is
+// still near zero.
 func TestTwiceADay(t *testing.T) {
 	const horizon, size = 60, 1000.0
 	const days = 21
@@ -138,8 +139,8 @@ func TestTwiceADay(t *testing.T) {
 	}
 }
 
-// TestAutoKeepsTheWallClock: a burst at nine on the wall is forecast there on the first working morning after a change of
-// the clock, in spring and in autumn, and not an hour before or after.
+// TestAutoKeepsTheWallClock: a burst at nine on the wall is forecast there on the first working morning after a
+// change of the clock, in spring and in autumn, and not an hour before or after.
 func TestAutoKeepsTheWallClock(t *testing.T) {
 	for _, c := range changes {
 		loc := mustLocation(t, c.zone)
@@ -160,8 +161,8 @@ func TestAutoKeepsTheWallClock(t *testing.T) {
 	}
 }
 
-// TestMonthOfGap: nothing is known of a month, then of one day. The forecast is of that day's size, holds what comes, and
-// has not taken the hole for a quiet month.
+// TestMonthOfGap: nothing is known of a month, then of one day. The forecast is of that day's size, holds what comes,
+// and has not taken the hole for a quiet month.
 func TestMonthOfGap(t *testing.T) {
 	const horizon = 6
 	value := func(local time.Time) float64 {
@@ -195,8 +196,8 @@ func TestMonthOfGap(t *testing.T) {
 	}
 }
 
-// TestYearOfTenSeconds: a table of three million rows is read row by row and fitted: what is kept of it is its values while
-// it is read, and what Auto remembers of any series afterwards.
+// TestYearOfTenSeconds: a table of three million rows is read row by row and fitted: what is kept of it is its values
+// while it is read, and what Auto remembers of any series afterwards.
 func TestYearOfTenSeconds(t *testing.T) {
 	const rows = 365 * 8640
 	var before, read, fitted runtime.MemStats

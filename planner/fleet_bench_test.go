@@ -13,10 +13,10 @@ import (
 	"forewarm/forecast"
 )
 
-// BenchmarkFleet: a tick with a new minute of load for each of 1,000 models, that is 2,000 forecasters which know four weeks
-// of minutes updated and sampled, and the Decision made. Beside the time it says what the process then holds: live heap,
-// and resident memory with the garbage between two collections (Linux). The forecasters are restored from the snapshot of
-// one, which does not change their size; fitting 2,000 would take ten minutes.
+// BenchmarkFleet: a tick with a new minute of load for each of 1,000 models, that is 2,000 forecasters which know
+// four weeks of minutes updated and sampled, and the Decision made. Beside the time it says what the process then
+// holds: live heap, and resident memory with the garbage between two collections (Linux). The forecasters are
+// restored from the snapshot of one, which does not change their size; fitting 2,000 would take ten minutes.
 func BenchmarkFleet(b *testing.B) {
 	const models = 1000
 	cfg := trackerConfig("auto")
@@ -67,7 +67,8 @@ func restoreAll(b *testing.B, fleet *Tracker, cfg TrackerConfig) {
 		b.Fatal(err)
 	}
 	name := cfg.Models[0].Name
-	if err := one.Fit(name, wavy(monday.Add(-forecast.DefaultHistory), int(forecast.DefaultHistory/time.Minute))); err != nil {
+	const span = forecast.DefaultHistory
+	if err := one.Fit(name, wavy(monday.Add(-span), int(span/time.Minute))); err != nil {
 		b.Fatal(err)
 	}
 	data, err := one.Snapshot(name)

@@ -51,8 +51,8 @@ Ctrl-C ends it with the scores of the origins done until then, and exit code 1.`
 	cmd.Flags().Var(&f.test, "test", "span at the end of the series that is forecast")
 	cmd.Flags().Var(&f.stride, "stride", "distance between origins (default: the horizon, so that windows do not overlap)")
 	cmd.Flags().StringVar(&f.origins, "origins", "", "file with one origin time per line, instead of --stride")
-	cmd.Flags().StringSliceVar(&f.models, "models", []string{allModels}, "models to compare: of "+strings.Join(forecast.Names(), ", ")+
-		", or all")
+	cmd.Flags().StringSliceVar(&f.models, "models", []string{allModels},
+		"models to compare: of "+strings.Join(forecast.Names(), ", ")+", or all")
 	cmd.Flags().StringVar(&f.predictions, "predictions", "", "CSV file to write every prediction to")
 	cmd.Flags().StringVar(&f.format, "format", "table", "table or json")
 	cmd.MarkFlagsMutuallyExclusive("stride", "origins")
@@ -198,7 +198,8 @@ func readOrigins(path string, in seriesInput) ([]time.Time, error) {
 }
 
 // newModels makes the models that are compared, each with the calendar and a clock around it.
-func (f *backtestFlags) newModels(ctx context.Context, in seriesInput, names []string, bar *progressbar.ProgressBar) ([]*timedModel, error) {
+func (f *backtestFlags) newModels(ctx context.Context, in seriesInput, names []string,
+	bar *progressbar.ProgressBar) ([]*timedModel, error) {
 	fitting := func(name string) { bar.Describe("fitting " + name) }
 	models := make([]*timedModel, len(names))
 	for i, name := range names {

@@ -101,7 +101,8 @@ func interruptibly(ctx context.Context, work func() ([]*forecastResult, error)) 
 }
 
 // forecasts fits each model and samples what follows.
-func forecasts(flags *seriesFlags, in seriesInput, names []string, bar *progressbar.ProgressBar) ([]*forecastResult, error) {
+func forecasts(flags *seriesFlags, in seriesInput, names []string,
+	bar *progressbar.ProgressBar) ([]*forecastResult, error) {
 	blocks := forecast.DrawBlocks(rand.New(rand.NewPCG(flags.seed, 0)), in.series.BlockClock(), flags.paths, in.horizon)
 	var out []*forecastResult
 	for _, name := range names {
@@ -115,7 +116,8 @@ func forecasts(flags *seriesFlags, in seriesInput, names []string, bar *progress
 			return nil, fmt.Errorf("%s: %w", flags.file, err)
 		}
 		out = append(out, &forecastResult{
-			in: in, file: flags.file, column: flags.column, model: m, ensemble: m.Sample(in.horizon, blocks), ps: flags.quantiles, seed: flags.seed,
+			in: in, file: flags.file, column: flags.column, model: m, ensemble: m.Sample(in.horizon, blocks),
+			ps: flags.quantiles, seed: flags.seed,
 		})
 		if err := bar.Add(1); err != nil {
 			return nil, fmt.Errorf("drawing the progress bar: %w", err)
@@ -342,7 +344,8 @@ func (r *forecastResult) json() forecastJSON {
 		out.Steps = append(out.Steps, forecastStepJSON{Step: k + 1, Time: r.time(k), Values: r.step(k)})
 	}
 	for _, e := range r.effects() {
-		out.Events = append(out.Events, forecastEvent{e.Name, r.in.formatTime(e.Start), r.in.formatTime(e.End), e.Multiplier, e.Why})
+		out.Events = append(out.Events,
+			forecastEvent{e.Name, r.in.formatTime(e.Start), r.in.formatTime(e.End), e.Multiplier, e.Why})
 	}
 	if a, ok := bare(r.model).(*forecast.Auto); ok {
 		auto := &forecastAutoJSON{Weights: a.Weights(), Skill: a.Skill(), Coverage: a.Coverage()}

@@ -42,7 +42,8 @@ func (f *seriesFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.missingWhere, "missing-where", "", "column=value: rows that were not collected, such as gap=1")
 	flags.StringVar(&f.events, "events", "", "YAML file of events and holidays that change demand")
 	flags.StringVar(&f.eventsFor, "events-for", "", "the model that the series is of: events about it count too")
-	flags.Var(&f.horizon, "horizon", "how far ahead, at least one step, rounded up to whole steps (default also: one step)")
+	flags.Var(&f.horizon, "horizon",
+		"how far ahead, at least one step, rounded up to whole steps (default also: one step)")
 	flags.Var(&f.quantiles, "quantiles", "ascending, inside (0,1)")
 	flags.Uint64Var(&f.seed, "seed", 1, "places the blocks of past errors that paths replay")
 	flags.IntVar(&f.paths, "paths", forecast.DefaultPaths, "sample paths per forecast")
@@ -63,9 +64,9 @@ func (in seriesInput) withEvents(m forecast.Forecaster) forecast.Forecaster {
 	return forecast.WithEvents(m, in.calendar, in.eventsFor)
 }
 
-// load reads the series and turns the horizon into steps. horizonSet says whether the user chose the horizon: a chosen
-// one that is shorter than a step is an error, the default one then is a step. What is wrong with the flags, the series and
-// the events is reported at once.
+// load reads the series and turns the horizon into steps. horizonSet says whether the user chose the horizon: a
+// chosen one that is shorter than a step is an error, the default one then is a step. What is wrong with the flags,
+// the series and the events is reported at once.
 func (f *seriesFlags) load(horizonSet bool) (seriesInput, error) {
 	var errs []error
 	if f.paths < 1 || f.paths > pathsMax {
@@ -126,9 +127,11 @@ func (f *seriesFlags) readEvents(loc *time.Location) (*forecast.Calendar, error)
 	models := c.Models()
 	switch {
 	case f.eventsFor != "" && len(models) > 0 && !slices.Contains(models, f.eventsFor):
-		return nil, fmt.Errorf("--events-for is %q, %s has events about %s", f.eventsFor, f.events, strings.Join(models, ", "))
+		return nil, fmt.Errorf("--events-for is %q, %s has events about %s", f.eventsFor, f.events,
+			strings.Join(models, ", "))
 	case f.eventsFor == "" && len(models) > 0 && !c.Concerns(""):
-		return nil, fmt.Errorf("all events of %s are about a model: name one with --events-for: %s", f.events, strings.Join(models, ", "))
+		return nil, fmt.Errorf("all events of %s are about a model: name one with --events-for: %s", f.events,
+			strings.Join(models, ", "))
 	}
 	return c, nil
 }
