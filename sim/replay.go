@@ -27,7 +27,9 @@ type Score struct {
 	// GPUHours are the allocatable GPU-hours by cause; CostUSD is what the held ones cost (serving to draining).
 	GPUHours ClusterGPUHours
 	CostUSD  *float64
-	Starts   int64 // replicas ordered after the start
+	// LowerBound is the least number of GPU-hours with which anybody attains, model by model, what this policy attained.
+	LowerBound float64
+	Starts     int64 // replicas ordered after the start
 	// Churn is the trend-discounted total variation of the replica count, see churn.
 	Churn float64
 	// MinutesBelowSLO counts, per model, the minutes with less than the target share of requests within the SLO.
@@ -50,6 +52,14 @@ var ErrUnsound = errors.New("sim: the replay contradicts itself")
 // Replay runs a scenario under one policy and scores it. The same scenario, policy and seed give the same Score on every
 // machine of one architecture. The scenario must be valid. It returns ctx's error between two ticks.
 func Replay(ctx context.Context, s Scenario, spec PolicySpec) (Score, error) {
+	if spec.Name == "oracle" {
+		return replayOracle(ctx, s, spec)
+	}
+	return replayOnce(ctx, s, spec, func(c *Cluster) (policy, error) { return newPolicy(ctx, spec, s, c) })
+}
+
+// replayOnce replays a scenario under the policy that is built for the cluster at its start.
+func replayOnce(ctx context.Context, s Scenario, spec PolicySpec, build func(*Cluster) (policy, error)) (Score, error) {
 	w := s.World
 	w.Models = append([]Model(nil), w.Models...)
 	for i := range w.Models {
@@ -63,7 +73,7 @@ func Replay(ctx context.Context, s Scenario, spec PolicySpec) (Score, error) {
 		return Score{}, err
 	}
 	c.prices = s.Prices
-	p, err := newPolicy(ctx, spec, s, c)
+	p, err := build(c)
 	if err != nil {
 		return Score{}, err
 	}
@@ -73,7 +83,11 @@ func Replay(ctx context.Context, s Scenario, spec PolicySpec) (Score, error) {
 	if err := r.run(ctx); err != nil {
 		return Score{}, fmt.Errorf("policy %s: %w", spec, err)
 	}
-	return r.score(spec.String()), nil
+	x := r.score(spec.String())
+	if x.LowerBound, err = s.lowerBound(c); err != nil {
+		return Score{}, err
+	}
+	return x, nil
 }
 
 // replay is a scenario under way.
