@@ -12,6 +12,7 @@ import (
 // simulation is what a run of simulate found.
 type simulation struct {
 	scenario sim.Scenario
+	sets     []string
 	scores   []sim.Score
 	wall     time.Duration
 }
@@ -99,6 +100,7 @@ type quantilesJSON struct {
 
 type simulationJSON struct {
 	Scenario string      `json:"scenario"`
+	Set      []string    `json:"set,omitempty"` // what a sweep changed
 	Seed     uint64      `json:"seed"`
 	Requests int64       `json:"requests"`
 	Wall     float64     `json:"wall_seconds"`
@@ -106,7 +108,7 @@ type simulationJSON struct {
 }
 
 func (r *simulation) json() simulationJSON {
-	out := simulationJSON{Scenario: r.scenario.Name, Seed: r.scenario.Seed, Wall: r.wall.Seconds(), Policies: []scoreJSON{}}
+	out := simulationJSON{Scenario: r.scenario.Name, Set: r.sets, Seed: r.scenario.Seed, Wall: r.wall.Seconds(), Policies: []scoreJSON{}}
 	quantiles := func(q sim.Quantiles) quantilesJSON {
 		return quantilesJSON{q.P50.Seconds(), q.P95.Seconds(), q.P99.Seconds()}
 	}
