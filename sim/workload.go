@@ -30,6 +30,10 @@ type Workload struct {
 	Bursts []Burst `yaml:"bursts"`
 	// Level is the slow noise of the everyday load.
 	Level Level `yaml:"level"`
+	// Table is recorded demand in place of Day and Weekend; bursts and level apply on top of it.
+	Table *RateTable `yaml:"table"`
+	// Holidays are dates, such as 2026-05-01, that are like a Sunday: the weekend's factor, no bursts.
+	Holidays []string `yaml:"holidays"`
 	// Clients are the heavy ones; all others are together.
 	Clients []Client `yaml:"clients"`
 	// ArrivalCV is the coefficient of variation of the Gamma-distributed inter-arrival times within a minute: 1 is a
@@ -91,6 +95,17 @@ func (w Workload) Validate() error {
 	w.validateDay(&p)
 	for i, b := range w.Bursts {
 		p.nest(fmt.Sprintf("bursts[%d]", i), b.validate())
+	}
+	if w.Table != nil {
+		p.nest("table", w.Table.validate())
+		if len(w.Day) > 0 || w.Weekend != nil || len(w.Holidays) > 0 {
+			p.add("table is there beside day, weekend or holidays: a table has its own days")
+		}
+	}
+	for i, day := range w.Holidays {
+		if _, err := time.Parse(time.DateOnly, day); err != nil {
+			p.add("holidays[%d] is %q: a date such as 2026-05-01 is allowed", i, day)
+		}
 	}
 	if len(w.Bursts) > burstsMax {
 		p.add("bursts has %d entries: at most %d are allowed", len(w.Bursts), burstsMax)

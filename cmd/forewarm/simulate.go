@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -199,6 +200,9 @@ func (f *simulateFlags) variant(cmd *cobra.Command, data []byte, sets []string) 
 			where += " with " + strings.Join(sets, ", ")
 		}
 		return nil, fmt.Errorf("%s: %w", where, scenarioError(strings.ReplaceAll(err.Error(), "\n", "\n"+where+": ")))
+	}
+	if err := loadDemand(&s, filepath.Dir(f.scenario)); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.scenario, err)
 	}
 	return &variant{sets: sets, scenario: s}, nil
 }
