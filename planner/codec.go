@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"forewarm/forecast"
@@ -71,6 +72,7 @@ func (s State) Validate() error {
 			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, err))
 		}
 	}
+	errs = append(errs, s.Evidence.problem())
 	if s.Inventory != nil {
 		errs = append(errs, s.Inventory.problems()...)
 	}
@@ -129,6 +131,9 @@ func (m *ModelState) problems() []error {
 	if m.Load != nil && !m.Load.finite() {
 		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
 	}
+	if !slices.IsSorted(m.WeightsOn) {
+		add(fmt.Errorf("weights_on is %q: ascending names are allowed", m.WeightsOn))
+	}
 	for _, lt := range m.LeadTimes {
 		if lt.Known() {
 			add(lt.Validate())
@@ -137,6 +142,7 @@ func (m *ModelState) problems() []error {
 	add(m.Signals.problem())
 	add(m.Replicas.problem())
 	add(m.Forecast.problem())
+	add(m.Evidence.problem())
 	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
 		add(fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
 	}
@@ -199,6 +205,7 @@ func (f *Forecast) problem() error {
 		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed",
 			p.Start.Format(time.RFC3339), yearMin, yearMax))
 	}
+	errs = append(errs, f.Coverage.problem())
 	for _, e := range f.Events {
 		errs = append(errs, e.problem())
 	}

@@ -49,6 +49,8 @@ type ModelDecision struct {
 	Peak *Peak `json:"peak,omitempty"`
 	// Held says why the plan was kept although less was wanted, or nothing could be known; empty when it was not.
 	Held string `json:"held,omitempty"`
+	// Findings are the vetoes, hints and unknowns of Diagnose; empty when the model is not diagnosed.
+	Findings []Finding `json:"findings,omitempty"`
 	// Steps explain every number, in the order of the flow.
 	Steps []Step `json:"steps"`
 }
@@ -62,15 +64,20 @@ type Lead struct {
 	Samples  int             `json:"samples"`
 	// Borrowed names what few samples were topped up with; empty when they stand alone.
 	Borrowed coldstart.Basis `json:"borrowed,omitempty"`
+	// Shift says that the newest starts differ from those before them, such as by a registry that is slow today.
+	Shift coldstart.Shift `json:"shift,omitzero"`
 }
 
 // Peak is the load the plan is sized for: quantile p over sample paths of the maximum within [From, To]. Prompt and
-// Completion are marginal quantiles, for reading; the replica count comes from the joint paths.
+// Completion are marginal quantiles, for reading; the replica count comes from the joint paths. p is the service level,
+// or above it when that has held too rarely.
 type Peak struct {
 	Quantile float64   `json:"quantile"`
 	Load     Load      `json:"load"`
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
+	// Coverage is how often the service level's quantile has held; nil is unknown.
+	Coverage *PeakCoverage `json:"coverage,omitempty"`
 }
 
 // Stage names a stage of the flow.
@@ -78,14 +85,15 @@ type Stage string
 
 // The stages, in the order in which they run.
 const (
-	StageDemand Stage = "demand"
-	StageSize   Stage = "size"
-	StageProbe  Stage = "probe"
-	StageWarm   Stage = "warm"
-	StageGuard  Stage = "guard"
-	StagePlace  Stage = "place"
-	StagePools  Stage = "pools"
-	StageQuota  Stage = "quota"
+	StageDemand   Stage = "demand"
+	StageSize     Stage = "size"
+	StageProbe    Stage = "probe"
+	StageWarm     Stage = "warm"
+	StageDiagnose Stage = "diagnose"
+	StageGuard    Stage = "guard"
+	StagePlace    Stage = "place"
+	StagePools    Stage = "pools"
+	StageQuota    Stage = "quota"
 )
 
 // Step explains one number.

@@ -42,6 +42,31 @@ func (w *scenario) forecast(t *testing.T, d *datadriven.TestData) string {
 	return fmt.Sprintf("%d paths of %d minutes\n", len(f.Prompt.Paths), f.Prompt.Steps())
 }
 
+func (w *scenario) coverage(t *testing.T, d *datadriven.TestData) string {
+	m := w.named(t, d)
+	f := *m.state.Forecast
+	f.Coverage = nil
+	if !d.HasArg("unknown") {
+		f.Coverage = &ForecastCoverage{}
+		n := int(parseFloat(t, d, textArg(t, d, "forecasts", "")))
+		for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
+			fields := strings.Fields(line)
+			c := forecast.Coverage{Forecasts: n}
+			for _, at := range fields[1:] {
+				level, share, _ := strings.Cut(at, ":")
+				c.Peak = append(c.Peak, forecast.Covered{P: parseFloat(t, d, level), Share: parseFloat(t, d, share)})
+			}
+			if fields[0] == "prompt" {
+				f.Coverage.Prompt = c
+			} else {
+				f.Coverage.Completion = c
+			}
+		}
+	}
+	m.state.Forecast = &f
+	return ""
+}
+
 func (w *scenario) history(t *testing.T, d *datadriven.TestData) string {
 	m := w.named(t, d)
 	series := map[string][]float64{}
@@ -108,7 +133,8 @@ func (w *scenario) newTracker(t *testing.T, d *datadriven.TestData, m *scenarioM
 }
 
 func (w *scenario) state() State {
-	s := State{Now: w.now, Interval: 15 * time.Second, Inventory: w.inventory, Memory: w.memory, Gaps: w.gaps}
+	s := State{Now: w.now, Interval: 15 * time.Second, Inventory: w.inventory, Memory: w.memory, Gaps: w.gaps,
+		Evidence: w.cluster}
 	slices.Sort(w.names)
 	for _, name := range w.names {
 		m := w.models[name].state

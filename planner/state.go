@@ -21,6 +21,8 @@ type State struct {
 	Inventory *Inventory `json:"inventory,omitempty"`
 	Quotas    []Quota    `json:"quotas,omitempty"`
 	Cohorts   []Cohort   `json:"cohorts,omitempty"` // sorted by name
+	// Evidence is what Diagnose looks at of the whole cluster; nil is unknown.
+	Evidence *ClusterEvidence `json:"evidence,omitempty"`
 	// Memory is what the previous Decision asked to be remembered; the zero Memory is a first start.
 	Memory Memory `json:"memory"`
 	// Gaps are the facts that should be here and are not.
@@ -36,11 +38,16 @@ type ModelState struct {
 	Signals  Signals       `json:"signals"`
 	// LeadTimes holds at most one distribution per start path; a path without one is unknown.
 	LeadTimes []coldstart.LeadTime `json:"lead_times,omitempty"`
-	Shape     Shape                `json:"shape"`
-	Profile   *Profile             `json:"profile,omitempty"`
+	// WeightsOn names, sorted, the nodes of the inventory that hold image and weights of the model as far as its starts
+	// tell. A node that is not named is unknown and counts as without them.
+	WeightsOn []string `json:"weights_on,omitempty"`
+	Shape     Shape    `json:"shape"`
+	Profile   *Profile `json:"profile,omitempty"`
 	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
 	Requests *RequestMix `json:"requests,omitempty"`
 	Actuator *Actuator   `json:"actuator,omitempty"`
+	// Evidence is what Diagnose looks at; nil leaves the model undiagnosed.
+	Evidence *Evidence `json:"evidence,omitempty"`
 }
 
 // Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.
@@ -57,6 +64,9 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Coverage is how often the forecaster's quantiles held on this model's past; nil is unknown, which changes nothing. A
+	// low one raises the level at which Decide reads the paths; none lowers it.
+	Coverage *ForecastCoverage `json:"coverage,omitempty"`
 	// Events are those of the calendar whose effects the paths hold.
 	Events []EventEffect `json:"events,omitempty"`
 }

@@ -218,6 +218,7 @@ func (r *replica) sample(now int64, outcome coldstart.Outcome) coldstart.Sample 
 		Started: time.Unix(0, r.since).UTC(), Total: time.Duration(now - r.since), Outcome: outcome,
 	}
 	if outcome == coldstart.Served {
+		s.Node = r.node.name
 		s.Phases = map[coldstart.Phase]time.Duration{}
 		for _, p := range r.phases {
 			s.Phases[p.name] += p.time
