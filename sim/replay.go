@@ -65,7 +65,7 @@ func replayOnce(ctx context.Context, s Scenario, spec PolicySpec, build func(*Cl
 	for i := range w.Models {
 		m := &w.Models[i]
 		if spec.Name == "fixed" { // it has always been so
-			m.Replicas = min(max(spec.N, m.ReplicasMin), m.ReplicasMax)
+			m.Replicas, m.orderRest = min(max(spec.N, m.ReplicasMin), m.ReplicasMax), true
 		}
 	}
 	c, err := NewCluster(w, s.Seed)
@@ -80,7 +80,7 @@ func replayOnce(ctx context.Context, s Scenario, spec PolicySpec, build func(*Cl
 	s.Faults = slices.Clone(s.Faults)
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.After, b.After) })
 	r := replay{s: s, c: c, policy: p, scraper: scraper{lag: s.ScrapeLag}}
-	if err := r.run(ctx); err != nil {
+	if err := errors.Join(r.run(ctx), c.close()); err != nil {
 		return Score{}, fmt.Errorf("policy %s: %w", spec, err)
 	}
 	x := r.score(spec.String())

@@ -22,6 +22,7 @@ const (
 	purposePastNode
 	purposeProfile
 	purposeRouter
+	purposeTrace
 )
 
 // mix folds numbers into one seed with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), so that
