@@ -25,7 +25,8 @@ type Cluster struct {
 	gaps     []interval
 	minutes  *actor
 	account  account
-	done     []job              // scratch of collect
+	done     []job // scratch of collect
+	troubles troubles
 	prices   map[string]float64 // dollars per GPU-hour, by product
 }
 
@@ -333,6 +334,9 @@ func (c *Cluster) serverEvent(r *replica) {
 // syncHPA is one period of a model's autoscaler.
 func (c *Cluster) syncHPA(m *model) {
 	c.timeline.set(m.hpaActor, c.now+int64(c.world.Autoscaler.Sync))
+	if c.now < c.troubles.apiOut {
+		return
+	}
 	external := metric{target: 1, err: m.answer == nil || c.now-m.answerAt > int64(c.world.Autoscaler.AnswerAgeMax)}
 	if !external.err {
 		external.value = float64(*m.answer)
@@ -344,6 +348,9 @@ func (c *Cluster) syncHPA(m *model) {
 	}
 	if m.triggers != nil {
 		metrics = m.triggers
+	}
+	if c.now < c.troubles.scalerOut { // KEDA reaches nobody: every trigger is in error
+		metrics = []metric{{target: 1, err: true}}
 	}
 	m.desired = m.hpa.sync(c.now, m.desired, metrics)
 	c.reconcile(m)

@@ -113,7 +113,8 @@ func (r *replay) run(ctx context.Context) error {
 		if err := r.advance(now); err != nil {
 			return err
 		}
-		if seen, ok := r.scraper.scrape(r.c); ok {
+		// While what answers KEDA is away nobody decides; it goes on with the next tick.
+		if seen, ok := r.scraper.scrape(r.c); ok && r.c.now >= r.c.troubles.scalerOut {
 			if err := r.policy.tick(ctx, r.c, seen); err != nil {
 				return err
 			}
@@ -143,18 +144,11 @@ func (r *replay) advance(to time.Time) error {
 		if err := r.c.Advance(at); err != nil {
 			return err
 		}
-		if err := f.strike(r.c, at); err != nil {
+		if err := r.c.strike(f); err != nil {
 			return err
 		}
 	}
 	return r.c.Advance(to)
-}
-
-func (f Fault) strike(c *Cluster, at time.Time) error {
-	if f.FailNode != "" {
-		return c.FailNode(f.FailNode)
-	}
-	return c.MetricsGap(at, at.Add(f.MetricsGap))
 }
 
 func (r *replay) note() {

@@ -64,6 +64,11 @@ type Lognormal struct {
 	Sigma  float64       `yaml:"sigma"`
 }
 
+// times is the distribution of a multiple.
+func (l Lognormal) times(factor float64) Lognormal {
+	return Lognormal{Median: time.Duration(float64(l.Median) * factor), Sigma: l.Sigma}
+}
+
 // draw returns one duration, 0 for the zero value.
 func (l Lognormal) draw(r *rand.Rand) time.Duration {
 	return time.Duration(float64(l.Median) * math.Exp(l.Sigma*r.NormFloat64()))
