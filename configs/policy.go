@@ -56,11 +56,12 @@ type Policy struct {
 	Seed     uint64                 `yaml:"seed"`
 	Defaults ModelPolicy            `yaml:"defaults"`
 	Models   map[string]ModelPolicy `yaml:"models"`
+	Diagnose *planner.Thresholds    `yaml:"diagnose,omitempty"`
 }
 
 // Planner lays the policy over the built-in defaults.
 func (p Policy) Planner() planner.Policy {
-	out := planner.Policy{Seed: p.Seed, Defaults: p.Defaults.Over(planner.DefaultModelPolicy())}
+	out := planner.Policy{Seed: p.Seed, Defaults: p.Defaults.Over(planner.DefaultModelPolicy()), Diagnose: p.Diagnose}
 	if len(p.Models) > 0 {
 		out.Models = make(map[string]planner.ModelPolicy, len(p.Models))
 	}
@@ -72,7 +73,7 @@ func (p Policy) Planner() planner.Policy {
 
 // WritePolicy writes p as the YAML that ReadPolicy reads back as the same policy. Every key is written out.
 func WritePolicy(w io.Writer, p planner.Policy) error {
-	out := Policy{Seed: p.Seed, Defaults: everyKey(p.Defaults)}
+	out := Policy{Seed: p.Seed, Defaults: everyKey(p.Defaults), Diagnose: p.Diagnose}
 	if len(p.Models) > 0 {
 		out.Models = make(map[string]ModelPolicy, len(p.Models))
 	}

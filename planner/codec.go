@@ -72,6 +72,7 @@ func (s State) Validate() error {
 			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, err))
 		}
 	}
+	errs = append(errs, s.Evidence.problem())
 	if s.Inventory != nil {
 		errs = append(errs, s.Inventory.problems()...)
 	}
@@ -141,6 +142,7 @@ func (m *ModelState) problems() []error {
 	add(m.Signals.problem())
 	add(m.Replicas.problem())
 	add(m.Forecast.problem())
+	add(m.Evidence.problem())
 	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
 		add(fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
 	}

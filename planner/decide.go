@@ -49,6 +49,9 @@ func Decide(s State, p Policy) (Decision, error) {
 			memory:     memory,
 			remembered: remembered,
 			unbroken:   unbroken,
+			inventory:  s.Inventory,
+			cluster:    s.Evidence,
+			thresholds: p.Diagnose,
 		}
 		c.missingGauge = missingGauge(s.Gaps, c.state)
 		c.decide(room)
@@ -115,6 +118,10 @@ type course struct {
 	unbroken   time.Time
 	// missingGauge names a gauge that should be here and is not.
 	missingGauge string
+	// for diagnose: the hardware, evidence of the whole cluster, and the policy's thresholds.
+	inventory  *Inventory
+	cluster    *ClusterEvidence
+	thresholds *Thresholds
 
 	// demand.go
 	loadKnown bool   // a load was observed and is fresh
@@ -132,6 +139,9 @@ type course struct {
 
 	// place.go (probe)
 	lead *Lead
+
+	// veto.go
+	frozen bool // nothing may shrink while writing makes it worse
 
 	// warm.go and guard.go
 	wanted   int
@@ -164,6 +174,7 @@ func (c *course) decide(room *room) {
 	c.size()
 	c.probe(room)
 	c.warm()
+	c.diagnose()
 	c.guard()
 	if c.wantedOK {
 		c.commit()

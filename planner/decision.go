@@ -49,6 +49,8 @@ type ModelDecision struct {
 	Peak *Peak `json:"peak,omitempty"`
 	// Held says why the plan was kept although less was wanted, or nothing could be known; empty when it was not.
 	Held string `json:"held,omitempty"`
+	// Findings are the vetoes, hints and unknowns of Diagnose; empty when the model is not diagnosed.
+	Findings []Finding `json:"findings,omitempty"`
 	// Steps explain every number, in the order of the flow.
 	Steps []Step `json:"steps"`
 }
@@ -80,14 +82,15 @@ type Stage string
 
 // The stages, in the order in which they run.
 const (
-	StageDemand Stage = "demand"
-	StageSize   Stage = "size"
-	StageProbe  Stage = "probe"
-	StageWarm   Stage = "warm"
-	StageGuard  Stage = "guard"
-	StagePlace  Stage = "place"
-	StagePools  Stage = "pools"
-	StageQuota  Stage = "quota"
+	StageDemand   Stage = "demand"
+	StageSize     Stage = "size"
+	StageProbe    Stage = "probe"
+	StageWarm     Stage = "warm"
+	StageDiagnose Stage = "diagnose"
+	StageGuard    Stage = "guard"
+	StagePlace    Stage = "place"
+	StagePools    Stage = "pools"
+	StageQuota    Stage = "quota"
 )
 
 // Step explains one number.

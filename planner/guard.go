@@ -21,6 +21,7 @@ func (c *course) guard() {
 	// Before the wish is remembered: while facts are missing nobody can say that less was wanted.
 	c.holdBlind()
 	c.next.Wanted = pushMax(c.memory.Wanted, Count{At: c.now, Replicas: c.wanted}, c.now.Add(-c.policy.ScaleDownWindow))
+	c.holdFrozen()
 	c.holdAfterBreak()
 	c.holdWindow()
 	c.limit()

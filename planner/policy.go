@@ -26,6 +26,8 @@ type Policy struct {
 	// Defaults applies to a model that Models does not name.
 	Defaults ModelPolicy            `json:"defaults" yaml:"defaults"`
 	Models   map[string]ModelPolicy `json:"models,omitempty" yaml:"models"`
+	// Diagnose are the thresholds of the rules that hold growth; nil stands for DefaultThresholds.
+	Diagnose *Thresholds `json:"diagnose,omitempty" yaml:"diagnose"`
 }
 
 // ModelPolicy is the policy of one model.
@@ -91,6 +93,7 @@ func (p Policy) For(model string) ModelPolicy {
 // Validate reports every value out of range, all at once, each with its key, the value and what is allowed.
 func (p Policy) Validate() error {
 	var errs []error
+	errs = append(errs, p.Diagnose.problems()...)
 	errs = append(errs, p.Defaults.validate("defaults")...)
 	names := make([]string, 0, len(p.Models))
 	for name := range p.Models {

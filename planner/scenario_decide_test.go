@@ -108,7 +108,8 @@ func (w *scenario) newTracker(t *testing.T, d *datadriven.TestData, m *scenarioM
 }
 
 func (w *scenario) state() State {
-	s := State{Now: w.now, Interval: 15 * time.Second, Inventory: w.inventory, Memory: w.memory, Gaps: w.gaps}
+	s := State{Now: w.now, Interval: 15 * time.Second, Inventory: w.inventory, Memory: w.memory, Gaps: w.gaps,
+		Evidence: w.cluster}
 	slices.Sort(w.names)
 	for _, name := range w.names {
 		m := w.models[name].state

@@ -38,6 +38,7 @@ import (
 //	  prompt|completion|requests SERIES
 //	events                                   the calendar of Trackers made later; one event per line:
 //	  NAME HH:MM for=D ×MULTIPLIER           today
+//	evidence M snapshot=FILE | none          what testdata/diagnose/FILE saw of a model and the cluster, as of now
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
 //	decide [brief]                           one Decision, in full or one line per model
@@ -65,6 +66,7 @@ type scenario struct {
 	memory    Memory
 	gaps      []Gap
 	calendar  *forecast.Calendar
+	cluster   *ClusterEvidence
 }
 
 type scenarioModel struct {
@@ -87,7 +89,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
+		"requests": w.requests, "watch": w.watch, "slots": w.slots, "weights": w.weights, "evidence": w.evidence,
 	}
 	run := commands[d.Cmd]
 	if run == nil {

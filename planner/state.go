@@ -21,6 +21,8 @@ type State struct {
 	Inventory *Inventory `json:"inventory,omitempty"`
 	Quotas    []Quota    `json:"quotas,omitempty"`
 	Cohorts   []Cohort   `json:"cohorts,omitempty"` // sorted by name
+	// Evidence is what Diagnose looks at of the whole cluster; nil is unknown.
+	Evidence *ClusterEvidence `json:"evidence,omitempty"`
 	// Memory is what the previous Decision asked to be remembered; the zero Memory is a first start.
 	Memory Memory `json:"memory"`
 	// Gaps are the facts that should be here and are not.
@@ -44,6 +46,8 @@ type ModelState struct {
 	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
 	Requests *RequestMix `json:"requests,omitempty"`
 	Actuator *Actuator   `json:"actuator,omitempty"`
+	// Evidence is what Diagnose looks at; nil leaves the model undiagnosed.
+	Evidence *Evidence `json:"evidence,omitempty"`
 }
 
 // Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.

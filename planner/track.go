@@ -211,6 +211,7 @@ func (t *Tracker) State(obs Observation, memory Memory) State {
 		Inventory: obs.Inventory,
 		Quotas:    obs.Quotas,
 		Cohorts:   obs.Cohorts,
+		Evidence:  obs.Evidence,
 		Memory:    memory,
 		Gaps:      slices.Clone(obs.Gaps),
 	}
@@ -258,6 +259,7 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, inv *Inven
 	}
 	ms := ModelState{
 		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
+		Evidence:  look.Evidence,
 		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
 		LeadTimes: t.leadTimes(m, now), WeightsOn: present(m.weightsOn, inv),
 	}

@@ -19,6 +19,7 @@ type Metrics struct {
 	load         *prometheus.GaugeVec
 	held         *prometheus.GaugeVec
 	gaps         *prometheus.GaugeVec
+	findings     *prometheus.GaugeVec
 	lastGood     *prometheus.GaugeVec
 	failures     *prometheus.CounterVec
 	errorRatio   *prometheus.GaugeVec
@@ -54,6 +55,7 @@ func NewMetrics(reg prometheus.Registerer, planAge func() float64) *Metrics {
 		load:       gauge("load_tokens_per_second", "Newest offered load.", "model", "kind"),
 		held:       gauge("plan_held", "1 while the plan is kept although less is wanted.", "model"),
 		gaps:       gauge("gaps", "Facts missing in the latest State; without a model those of the whole cluster.", "model"),
+		findings:   gauge("finding", "1 for each veto and hint of the latest plan: whether more replicas are the remedy.", "model", "rule", "verdict", "owner"),
 		lastGood:   gauge("last_good_timestamp_seconds", "When a part of the tick last worked.", "part"),
 		failures:   counter("tick_failures_total", "Failures of a part of the tick.", "part"),
 		errorRatio: gauge("forecast_error_ratio", "Newest matured forecast of the lead window's start: |actual - median| / actual.", "model", "kind"),
@@ -115,6 +117,7 @@ func (m *Metrics) observeModel(ms *planner.ModelState, md *planner.ModelDecision
 		m.count(name, "ready", nil)
 		m.count(name, "starting", nil)
 	}
+	m.observeFindings(name, md.Findings)
 	m.observeLead(name, md.Lead)
 	if md.Peak != nil {
 		m.peak.WithLabelValues(name, "prompt").Set(float64(md.Peak.Load.Prompt))
@@ -126,6 +129,17 @@ func (m *Metrics) observeModel(ms *planner.ModelState, md *planner.ModelDecision
 	if ms.Load != nil {
 		m.load.WithLabelValues(name, "prompt").Set(float64(ms.Load.Prompt))
 		m.load.WithLabelValues(name, "completion").Set(float64(ms.Load.Completion))
+	}
+}
+
+// observeFindings replaces the model's findings: one that has gone must not stay at 1. Rules without data are no finding
+// and have no series.
+func (m *Metrics) observeFindings(model string, findings []planner.Finding) {
+	m.findings.DeletePartialMatch(prometheus.Labels{"model": model})
+	for _, f := range findings {
+		if f.Verdict == planner.Veto || f.Verdict == planner.Hint {
+			m.findings.WithLabelValues(model, string(f.Rule), string(f.Verdict), string(f.Owner)).Set(1)
+		}
 	}
 }
 
