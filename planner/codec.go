@@ -205,6 +205,7 @@ func (f *Forecast) problem() error {
 		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed",
 			p.Start.Format(time.RFC3339), yearMin, yearMax))
 	}
+	errs = append(errs, f.Coverage.problem())
 	for _, e := range f.Events {
 		errs = append(errs, e.problem())
 	}

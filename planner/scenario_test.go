@@ -34,6 +34,8 @@ import (
 //	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
 //	forecast M [noauthority]                 starts now, steps of one minute; one line per group of equal joint paths:
 //	  N prompt SERIES completion SERIES
+//	coverage M forecasts=N | unknown         how often the quantiles of the peak have held, of the forecast as it is set
+//	  prompt|completion P:SHARE …
 //	history M method=NAME                    a Tracker learns the minutes that end now; the next call continues them
 //	  prompt|completion|requests SERIES
 //	events                                   the calendar of Trackers made later; one event per line:
@@ -89,7 +91,8 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch, "slots": w.slots, "weights": w.weights, "evidence": w.evidence,
+		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
+		"coverage": w.coverage, "evidence": w.evidence,
 	}
 	run := commands[d.Cmd]
 	if run == nil {

@@ -64,6 +64,9 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Coverage is how often the forecaster's quantiles held on this model's past; nil is unknown, which changes nothing. A
+	// low one raises the level at which Decide reads the paths; none lowers it.
+	Coverage *ForecastCoverage `json:"coverage,omitempty"`
 	// Events are those of the calendar whose effects the paths hold.
 	Events []EventEffect `json:"events,omitempty"`
 }

@@ -179,6 +179,34 @@ func (t *Tracker) Skill(model string) (prompt, completion forecast.Skill, ok boo
 
 type skilled interface{ Skill() forecast.Skill }
 
+// coverage is how often the forecasters' quantiles have held; nil when the method does not measure it or nothing has
+// matured yet.
+func (m *trackedModel) coverage() *ForecastCoverage {
+	p, okP := bare(m.prompt).(covered)
+	c, okC := bare(m.completion).(covered)
+	if !okP || !okC {
+		return nil
+	}
+	out := &ForecastCoverage{Prompt: brieflyCovered(p.Coverage()), Completion: brieflyCovered(c.Coverage())}
+	if out.Prompt.Forecasts == 0 && out.Completion.Forecasts == 0 {
+		return nil
+	}
+	return out
+}
+
+type covered interface{ Coverage() forecast.Coverage }
+
+// brieflyCovered keeps what Decide reads, for a State is written often: the peak at the levels from the middle on.
+func brieflyCovered(c forecast.Coverage) forecast.Coverage {
+	out := forecast.Coverage{Steps: []forecast.Covered{}, Peak: []forecast.Covered{}, Forecasts: c.Forecasts}
+	for _, at := range c.Peak {
+		if at.P >= 0.5 {
+			out.Peak = append(out.Peak, forecast.Covered{P: at.P, Share: roundDigits(at.Share)})
+		}
+	}
+	return out
+}
+
 // checkGrid reports a history that cannot be continued by this Tracker.
 func (t *Tracker) checkGrid(h LoadHistory) error {
 	if err := h.Validate(); err != nil {
@@ -403,6 +431,7 @@ func (t *Tracker) forecast(m *trackedModel) *Forecast {
 		Events:     m.eventsAhead(m.next, m.next.Add(time.Duration(horizon)*t.cfg.Step)),
 	}
 	f.MayShrink, f.Authority = t.authority(m)
+	f.Coverage = m.coverage()
 	m.ensemble = f
 	return f
 }

@@ -186,6 +186,7 @@ func (o Occasion) needs(p ModelPolicy) (_ needs, ok bool) {
 	}
 	rates := m.Profile.sizedFor(m.Requests, p.slo(), replicas)
 	f := m.Forecast
+	level, _ := f.readLevel(p.ServiceLevel)
 	running := make([]float64, len(f.Prompt.Paths))
 	for k := range f.Prompt.Steps() {
 		end := f.Prompt.Start.Add(time.Duration(k+1) * f.Prompt.Step).Sub(o.At)
@@ -198,7 +199,7 @@ func (o Occasion) needs(p ModelPolicy) (_ needs, ok bool) {
 			counts[i] = ceilCount(running[i])
 		}
 		n.upTo = append(n.upTo, end)
-		n.peaks = append(n.peaks, quantileCount(counts, p.ServiceLevel))
+		n.peaks = append(n.peaks, quantileCount(counts, level))
 	}
 	return n, len(n.peaks) > 0
 }

@@ -33,9 +33,10 @@ type daemon struct {
 	loop     *scaler.Loop
 	tracker  *planner.Tracker // the loop's at the start
 	http     *http.Server
-	journal  *journal.Journal // nil when there is none
-	setAside float64          // journal files set aside at the start
-	standing []planner.Gap    // what is missing for as long as the process runs
+	journal  *journal.Journal   // nil when there is none
+	setAside float64            // journal files set aside at the start
+	standing []planner.Gap      // what is missing for as long as the process runs
+	kept     *journal.Snapshots // nil when there is no journal
 	registry *prometheus.Registry
 	// The listeners know their ports, also when 0 was asked for.
 	kedaListener, httpListener net.Listener
@@ -62,6 +63,8 @@ type parts struct {
 	keda       keda.Config
 	httpAddr   string
 	dataDir    string
+	// bases say what each model's forecasters learn under; a snapshot of another basis is not restored.
+	bases map[string]string
 }
 
 // newDaemon listens and wires, but does not run. Whatever it opened is closed again when it fails.
@@ -144,6 +147,9 @@ func (d *daemon) openJournal() (planner.Memory, error) {
 		d.log.Error("the journal was set aside and a fresh one started", "aside", report.Aside, "why", report.Why)
 		d.lacks(fmt.Sprintf("set aside as %s, because it %s: the starts in it count for no lead time", report.Aside, report.Why))
 	}
+	if d.kept, err = journal.OpenSnapshots(d.parts.dataDir, time.Now()); err != nil {
+		d.log.Error("forecasters cannot be kept: a restart reads the whole history", "error", err)
+	}
 	return d.recall(), nil
 }
 
@@ -202,6 +208,7 @@ func (d *daemon) recallStarts(ctx context.Context, to planner.TrackerConfig) (in
 func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
 	cfg := d.parts.observing(tracker)
 	cfg.Standing = d.standing
+	cfg.Snapshots = d.snapshots(d.parts.bases)
 	cfg.PastStarts = d.parts.tracker.Ledger.Samples()
 	cfg.Clock, cfg.Memory, cfg.Apply, cfg.Log = d.parts.clock, memory, d.parts.apply, d.log
 	cfg.Publish = func(p scaler.Plan) { d.keda.Publish(p.Decision) }

@@ -56,7 +56,7 @@ func liveParts(cfg *config, log *slog.Logger) (parts, error) {
 	}
 	p := parts{
 		clock:    scaler.WallClock().In(cfg.location),
-		source:   kinSource{metrics, cfg.kin()},
+		source:   kinSource{metrics, cfg.kin(), cfg.Forecast.History},
 		tracker:  cfg.trackerConfig(ledger),
 		policy:   cfg.policy(),
 		models:   cfg.modelNames(),
@@ -65,6 +65,7 @@ func liveParts(cfg *config, log *slog.Logger) (parts, error) {
 		keda:     cfg.KEDA,
 		httpAddr: cfg.HTTP.Listen,
 		dataDir:  cfg.DataDir,
+		bases:    cfg.bases(),
 	}
 	p.pastStarts = metrics.Starts
 	cluster, err := newCluster(cfg, log)

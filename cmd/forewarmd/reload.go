@@ -157,7 +157,9 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	}
 	if samePlant(r.cfg, next) {
 		r.parts.policy = next.policy()
-		r.d.loop.Reconfigure(r.parts.observing(r.tracker))
+		observing := r.parts.observing(r.tracker)
+		observing.Snapshots = r.d.snapshots(r.parts.bases)
+		r.d.loop.Reconfigure(observing)
 		return nil
 	}
 	p, err := liveParts(next, r.d.log)
@@ -187,6 +189,7 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	r.stop, r.parts, r.tracker = stop, p, tracker
 	r.d.keda.SetModels(p.models)
 	observing := p.observing(tracker)
+	observing.Snapshots = r.d.snapshots(p.bases)
 	observing.Inherits = func(s coldstart.Sample) bool { return !fromFile(s) } // what the files say was read anew
 	r.d.loop.Reconfigure(observing)
 	return nil
