@@ -71,11 +71,33 @@ type Policy struct {
 	Defaults ModelPolicy            `yaml:"defaults"`
 	Models   map[string]ModelPolicy `yaml:"models"`
 	Diagnose *planner.Thresholds    `yaml:"diagnose,omitempty"`
+	Pools    planner.Authority      `yaml:"pools,omitempty"`
+	Quota    *QuotaPolicy           `yaml:"quota,omitempty"`
+}
+
+// QuotaPolicy is the YAML form of a planner.QuotaPolicy; a key that is left out keeps the built-in default.
+type QuotaPolicy struct {
+	Authority *planner.Authority `yaml:"authority"`
+	DrainTime *time.Duration     `yaml:"drain_time"`
+	Donors    map[string]int     `yaml:"donors,omitempty"`
+}
+
+// over lays q over the defaults; nil stays nil, which the planner takes for them.
+func (q *QuotaPolicy) over() *planner.QuotaPolicy {
+	if q == nil {
+		return nil
+	}
+	out := planner.DefaultQuotaPolicy()
+	set(&out.Authority, q.Authority)
+	set(&out.DrainTime, q.DrainTime)
+	out.Donors = q.Donors
+	return &out
 }
 
 // Planner lays the policy over the built-in defaults.
 func (p Policy) Planner() planner.Policy {
-	out := planner.Policy{Seed: p.Seed, Defaults: p.Defaults.Over(planner.DefaultModelPolicy()), Diagnose: p.Diagnose}
+	out := planner.Policy{Seed: p.Seed, Defaults: p.Defaults.Over(planner.DefaultModelPolicy()), Diagnose: p.Diagnose,
+		Pools: p.Pools, Quota: p.Quota.over()}
 	if len(p.Models) > 0 {
 		out.Models = make(map[string]planner.ModelPolicy, len(p.Models))
 	}
@@ -87,7 +109,10 @@ func (p Policy) Planner() planner.Policy {
 
 // WritePolicy writes p as the YAML that ReadPolicy reads back as the same policy. Every key is written out.
 func WritePolicy(w io.Writer, p planner.Policy) error {
-	out := Policy{Seed: p.Seed, Defaults: everyKey(p.Defaults), Diagnose: p.Diagnose}
+	out := Policy{Seed: p.Seed, Defaults: everyKey(p.Defaults), Diagnose: p.Diagnose, Pools: p.Pools}
+	if q := p.Quota; q != nil {
+		out.Quota = &QuotaPolicy{Authority: &q.Authority, DrainTime: &q.DrainTime, Donors: q.Donors}
+	}
 	if len(p.Models) > 0 {
 		out.Models = make(map[string]ModelPolicy, len(p.Models))
 	}

@@ -34,7 +34,8 @@ func Decide(s State, p Policy) (Decision, error) {
 		memories[m.Name] = m
 	}
 	stock := stockMemory(&s)
-	room := newRoom(s.Inventory, growthRules{now: s.Now, stock: stock, static: p.Pools == Act})
+	rules := growthRules{now: s.Now, stock: stock, static: p.Pools == Act}
+	room := newRoom(s.Inventory, rules)
 	if s.Inventory.stale(s.Now) {
 		room = nil
 	}
@@ -74,6 +75,7 @@ func Decide(s State, p Policy) (Decision, error) {
 		} else {
 			c.quotas = book.of(c, nil)
 		}
+		c.quotaPods = book.pods(c)
 		c.ending = ending
 		c.reserve(room)
 		courses[i] = c
@@ -98,7 +100,7 @@ func Decide(s State, p Policy) (Decision, error) {
 	d.Memory.Stock = stock
 	keepForgotten(&d, s.Memory)
 	if !s.Inventory.stale(s.Now) {
-		d.Slots = modelSlots(s)
+		d.Slots = modelSlots(s, rules, func(model int) int { return courses[model].quotaPods })
 	}
 	d.Order = order(&s, &d)
 	return d, nil
@@ -197,14 +199,15 @@ type course struct {
 	coverage *PeakCoverage // nil is unknown
 
 	// place.go
-	lead     *Lead
-	quotas   []int // the quotas its replicas are admitted under, by index
-	pending  int   // replicas that wait for a node
-	waiting  landed
-	nodesFor []int   // nodes to be launched for those, per pool
-	surge    int     // replicas of a rollout that room is kept for
-	placed   int     // replicas beyond the supply that have a slot, those of the buffer included
-	ending   []*Node // those that are known to go away
+	lead      *Lead
+	quotas    []int // the quotas its replicas are admitted under, by index
+	quotaPods int   // the pods beyond those there are that they admit
+	pending   int   // replicas that wait for a node
+	waiting   landed
+	nodesFor  []int   // nodes to be launched for those, per pool
+	surge     int     // replicas of a rollout that room is kept for
+	placed    int     // replicas beyond the supply that have a slot, those of the buffer included
+	ending    []*Node // those that are known to go away
 
 	// veto.go
 	frozen bool // nothing may shrink while writing makes it worse

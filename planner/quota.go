@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -56,12 +57,14 @@ type quotaBook struct {
 	waiting map[string]int
 }
 
-// QuotaMemory is a quota that a Decision changed: Base is what it was before, Target what the last Decision asked for.
+// QuotaMemory is a quota that a Decision changed: Base is what it was before, Now what it was at the last Decision, and
+// Target what that asked for.
 type QuotaMemory struct {
 	Queue    string `json:"queue"`
 	Flavor   string `json:"flavor"`
 	Resource string `json:"resource,omitempty"`
 	Base     int    `json:"base_gpus"`
+	Now      int    `json:"now_gpus"`
 	Target   int    `json:"target_gpus"`
 }
 
@@ -142,6 +145,22 @@ func (b *quotaBook) admit(c *course, want int) (admitted int, why string) {
 		"there already, and a replica needs %d", queue, free, each)
 }
 
+// pods is how many more pods of the model its quotas admit before this Decision places any; beyond every count for a model
+// without a queue.
+func (b *quotaBook) pods(c *course) int {
+	if len(c.quotas) == 0 || c.state.Shape == (Shape{}) {
+		return math.MaxInt
+	}
+	pods, waiting := 0, b.waiting[b.quotas[c.quotas[0]].Queue]
+	for _, i := range c.quotas {
+		available := max(0, b.nodes[i].available())
+		ahead := min(available, waiting)
+		waiting -= ahead
+		pods += (available - ahead) / c.state.Shape.GPUs
+	}
+	return pods
+}
+
 // plan notes that the model will hold gpus more than it does now through its queue: first where there is nominal quota
 // left, the rest on its first flavor. held is set when nobody can say that less is needed than the quota there is.
 func (b *quotaBook) plan(c *course, gpus int, held bool) {
@@ -161,7 +180,7 @@ func (b *quotaBook) plan(c *course, gpus int, held bool) {
 func (b *quotaBook) base(i int) int {
 	q := &b.quotas[i]
 	m, ok := b.memory[quotaID(q.Queue, q.Flavor, q.Resource)]
-	if ok && (q.Nominal == m.Target || q.Nominal == m.Base) {
+	if ok && (q.Nominal == m.Now || q.Nominal == m.Target) {
 		return m.Base
 	}
 	return q.Nominal
@@ -198,7 +217,7 @@ func (b *quotaBook) targets() ([]QuotaTarget, []QuotaMemory) {
 	for i := range out {
 		if base := b.base(i); base != out[i].Nominal || base != b.quotas[i].Nominal {
 			memory = append(memory, QuotaMemory{Queue: out[i].Queue, Flavor: out[i].Flavor, Resource: out[i].Resource, Base: base,
-				Target: out[i].Nominal})
+				Now: b.quotas[i].Nominal, Target: out[i].Nominal})
 		}
 	}
 	return out, memory

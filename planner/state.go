@@ -178,7 +178,7 @@ type Gap struct {
 	// Model is empty for facts of the whole cluster.
 	Model string `json:"model,omitempty"`
 	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time",
-	// "start", "inventory", "quotas", "cohorts". A "waiting" gap makes the model blind; for the others the missing fact
+	// "start", "inventory", "quotas", "cohorts", "journal" (what was recorded is not known). A "waiting" gap makes the model blind; for the others the missing fact
 	// itself does.
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`

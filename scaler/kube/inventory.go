@@ -248,13 +248,24 @@ func (k poolKey) name(products int) string {
 // growth says what can still be launched into a pool, and what is on its way.
 func (w *world) growth(p *planner.Pool, group, res string) {
 	for _, c := range w.nodeClaims {
-		if group != "" && c.pool == group && !c.initialized && !c.deleting {
+		if group == "" || c.pool != group || c.initialized || c.deleting {
+			continue
+		}
+		at, listed := slices.BinarySearchFunc(p.Nodes, c.node, func(n planner.Node, name string) int { return cmp.Compare(n.Name, name) })
+		if listed {
+			p.Nodes[at].Launching = !p.Nodes[at].Usable
+		} else {
 			p.Launching++
 		}
 	}
 	np := w.nodePools[object{name: group}]
 	if np == nil || p.GPUsPerNode == 0 {
 		return
+	}
+	p.Group, p.Static, p.Spot = group, np.static, np.spot
+	if most, ok := np.limits["nodes"]; ok && np.static {
+		n := int(most.Value())
+		p.NodesMax = &n
 	}
 	var like *node
 	for _, n := range p.Nodes {
