@@ -42,6 +42,8 @@ type TrackedModel struct {
 	Serves string
 	Role   Role
 	Price  *Price
+	// Alternatives are as in ModelState.
+	Alternatives []Alternative
 	// Learn makes the Tracker learn what the profile's iterations cost from the engines; nil keeps the profile as it is.
 	Learn *LearnerConfig
 }
@@ -298,7 +300,7 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, inv *Inven
 	t.learnProfile(m, look, now)
 	ms := ModelState{
 		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.profile(), Actuator: look.Actuator,
-		Evidence: look.Evidence, Serves: m.Serves, Role: m.Role, Price: m.Price,
+		Evidence: look.Evidence, Serves: m.Serves, Role: m.Role, Price: m.Price, Alternatives: m.Alternatives,
 		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
 		LeadTimes: t.leadTimes(m, now), WeightsOn: present(m.weightsOn, inv),
 	}
