@@ -75,7 +75,6 @@ func TestConfigTakesAProfileByName(t *testing.T) {
 	}
 }
 
-// The calendar is read with the file, in the zone of the forecast, and what is wrong with it is reported with the rest.
 // TestConfigPricesProfiles: the price of a GPU prices the replicas of the catalogue's profiles, the model's own and the
 // other shapes of the same model, precision and engine; one of a GPU without a price has none, and a stated one stands.
 func TestConfigPricesProfiles(t *testing.T) {
@@ -106,6 +105,7 @@ func TestConfigPricesProfiles(t *testing.T) {
 	}
 }
 
+// The calendar is read with the file, in the zone of the forecast, and what is wrong with it is reported with the rest.
 func TestConfigReadsTheCalendar(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.yaml")
 	write := func(text string) {
