@@ -199,8 +199,10 @@ func (c *course) commit() {
 func (c *course) answer() {
 	switch c.policy.Authority {
 	case Act:
-		c.out.Answer = c.out.Replicas
-		if c.out.Answer == nil {
+		if c.out.Replicas != nil {
+			told := c.tell(*c.out.Replicas)
+			c.out.Answer = &told
+		} else {
 			c.step(StageGuard, nil, "KEDA gets an error, which blocks scale-in and leaves sibling triggers alone")
 		}
 	default:

@@ -39,8 +39,9 @@ type ModelDecision struct {
 	// Serving replicas are needed by the load of this moment, Warm ones are planned beyond it.
 	Serving int `json:"serving"`
 	Warm    int `json:"warm"`
-	// Answer is what KEDA is told under the model's authority: Replicas when it may act, the configured minimum when it
-	// only observes or advises; nil when there is no number.
+	// Answer is what KEDA is told under the model's authority: the number that makes the HPA arrive at Replicas when it
+	// may act (more than Replicas where the HPA's dead-band would swallow the growth), the configured minimum when it only
+	// observes or advises; nil when there is no number.
 	Answer    *int      `json:"answer"`
 	Authority Authority `json:"authority"`
 	// Lead is the lead time the plan was read at; nil when unknown.
@@ -89,6 +90,7 @@ const (
 	StagePlace    Stage = "place"
 	StagePools    Stage = "pools"
 	StageQuota    Stage = "quota"
+	StageAnswer   Stage = "answer"
 )
 
 // Step explains one number.

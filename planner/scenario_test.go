@@ -89,7 +89,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
 		"requests": w.requests, "watch": w.watch, "slots": w.slots,
-		"evidence": w.evidence,
+		"evidence": w.evidence, "hpa": w.hpa,
 	}
 	run := commands[d.Cmd]
 	if run == nil {
