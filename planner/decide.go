@@ -56,7 +56,10 @@ func Decide(s State, p Policy) (Decision, error) {
 		c.missingGauge = missingGauge(s.Gaps, c.state)
 		c.decide(room)
 		d.Models = append(d.Models, c.out)
-		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
+		for _, short := range c.shortfalls {
+			short.Owner = OwnerPlatform // nodes, stock, quota and start times all are
+			d.Shortfalls = append(d.Shortfalls, short)
+		}
 		if c.wantedOK || remembered { // a plan that was never made must not be remembered as one of 0
 			d.Memory.Models = append(d.Memory.Models, c.next)
 		}
@@ -180,6 +183,7 @@ func (c *course) decide(room *room) {
 		c.commit()
 		c.place(room)
 	}
+	c.admit()
 	c.answer()
 }
 

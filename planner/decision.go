@@ -50,6 +50,9 @@ type ModelDecision struct {
 	Peak *Peak `json:"peak,omitempty"`
 	// Held says why the plan was kept although less was wanted, or nothing could be known; empty when it was not.
 	Held string `json:"held,omitempty"`
+	// Admission is what may be let in while the ready replicas carry less than is asked for; nil while they carry it, or
+	// nobody knows.
+	Admission *Admission `json:"admission,omitempty"`
 	// Findings are the vetoes, hints and unknowns of Diagnose; empty when the model is not diagnosed.
 	Findings []Finding `json:"findings,omitempty"`
 	// Steps explain every number, in the order of the flow.
@@ -124,6 +127,8 @@ type Shortfall struct {
 	Cause    Cause  `json:"cause"`
 	Replicas int    `json:"replicas,omitempty"`
 	Why      string `json:"why"`
+	// Owner is who can remedy it.
+	Owner Owner `json:"owner,omitempty"`
 }
 
 // PoolTarget is how many nodes a pool should have.

@@ -139,6 +139,9 @@ func (w *scenario) decide(t *testing.T, d *datadriven.TestData) string {
 				b.WriteString(stepText(s))
 			}
 		}
+		if d.HasArg("admission") {
+			b.WriteString(admissionText(m.Admission))
+		}
 	}
 	for _, s := range out.Shortfalls {
 		fmt.Fprintf(&b, "shortfall: %s %s", s.Model, s.Cause)
@@ -151,6 +154,14 @@ func (w *scenario) decide(t *testing.T, d *datadriven.TestData) string {
 		fmt.Fprintf(&b, "pool: %s should have %d nodes, %s\n", p.Pool, p.Nodes, p.Why)
 	}
 	return b.String()
+}
+
+func admissionText(a *Admission) string {
+	if a == nil {
+		return "  no word on admission\n"
+	}
+	return fmt.Sprintf("  admit %.2f requests/s, queue %s; %s (%s): %s\n", float64(a.Load.Requests), countText(a.QueueDepth), a.Cause,
+		a.Owner, a.Why)
 }
 
 func brief(m ModelDecision) string {
