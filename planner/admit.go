@@ -9,6 +9,8 @@ import (
 // Admission is what a gateway may let in while the ready replicas carry less than is asked for. What it lets in beyond
 // that is late whatever happens: told early, clients can go elsewhere.
 type Admission struct {
+	// Need is how many replicas the load of this moment needs; fewer are ready.
+	Need int `json:"need_replicas"`
 	// Load is what the ready replicas carry within the SLO, in the mix of the load offered now; its Requests are 0 while
 	// the requests of that load are not counted. Of it Share is the part of the load offered.
 	Load  Load  `json:"load"`
@@ -47,7 +49,7 @@ func (c *course) admit() {
 	l, ready := c.state.Load.Load, c.state.Replicas.Ready
 	filled := c.rates.utilisation(float64(l.Prompt), float64(l.Completion))
 	share := min(1, float64(ready)/filled)
-	a := &Admission{Share: Ratio(share), Load: Load{Prompt: TokenRate(share) * l.Prompt, Completion: TokenRate(share) * l.Completion,
+	a := &Admission{Need: c.needNow, Share: Ratio(share), Load: Load{Prompt: TokenRate(share) * l.Prompt, Completion: TokenRate(share) * l.Completion,
 		Requests: RequestRate(share) * l.Requests}}
 	if l.Requests > 0 && c.policy.TTFT > 0 {
 		depth := int(math.Floor(float64(a.Load.Requests) * c.policy.TTFT.Seconds()))
@@ -59,7 +61,7 @@ func (c *course) admit() {
 		until = "about " + c.clock(at)
 	}
 	a.Cause, a.Owner = c.shortageCause()
-	a.Why = fmt.Sprintf("%d ready replicas carry %s, %.0f %% of what is asked for, until the next one serves (%s)", ready, a.Load,
+	a.Why = fmt.Sprintf("with %s %s can be served, %.0f %% of what is asked for, until the next one serves (%s)", plural(ready, "ready replica"), a.Load,
 		100*share, until)
 	c.out.Admission = a
 }

@@ -121,10 +121,12 @@ func (w *scenario) state() State {
 
 func (w *scenario) decideOnce(t *testing.T, d *datadriven.TestData) Decision {
 	t.Helper()
-	out, err := Decide(w.state(), w.policy)
+	s := w.state()
+	out, err := Decide(s, w.policy)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
+	w.records = append(w.records, Recorded{State: s, Policy: w.policy})
 	w.memory = out.Memory
 	return out
 }

@@ -38,9 +38,14 @@ import (
 //	events                                   the calendar of Trackers made later; one event per line:
 //	  NAME HH:MM for=D ×MULTIPLIER           today
 //	evidence M snapshot=FILE | none          what testdata/diagnose/FILE saw of a model and the cluster, as of now
+//	hpa M [up=T] [down=T] [pods=N] [max=N] [desired=N] [no-scale-out]
+//	                                         how the autoscaler is set up, see scenario.hpa
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
-//	decide [brief]                           one Decision, in full or one line per model
+//	decide [brief] [admission]               one Decision, in full or one line per model; what a gateway may let in
+//	explain M [anew]                         the newest shortage of all decisions so far (since the last explain anew), and
+//	                                         what would have prevented it; one line per phase of a start that could be
+//	                                         shorter: PATH PHASE FROM TO
 //	watch M for=D [every=D] [starts=D]       decides again and again; prints the plan whenever it changes. The load is what
 //	                                         the first path says. With starts, what is planned beyond the supply starts at
 //	                                         once and is ready after D, and what is planned below it goes at once, starting
@@ -66,6 +71,7 @@ type scenario struct {
 	gaps      []Gap
 	calendar  *forecast.Calendar
 	cluster   *ClusterEvidence
+	records   []Recorded // of every decision
 }
 
 type scenarioModel struct {
@@ -89,7 +95,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
 		"requests": w.requests, "watch": w.watch, "slots": w.slots,
-		"evidence": w.evidence, "hpa": w.hpa,
+		"evidence": w.evidence, "hpa": w.hpa, "explain": w.explain,
 	}
 	run := commands[d.Cmd]
 	if run == nil {
