@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"forewarm/forecast"
@@ -130,6 +131,9 @@ func (m *ModelState) problems() []error {
 	if m.Load != nil && !m.Load.finite() {
 		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
 	}
+	if !slices.IsSorted(m.WeightsOn) {
+		add(fmt.Errorf("weights_on is %q: ascending names are allowed", m.WeightsOn))
+	}
 	for _, lt := range m.LeadTimes {
 		if lt.Known() {
 			add(lt.Validate())
@@ -207,6 +211,7 @@ func (f *Forecast) problem() error {
 		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed",
 			p.Start.Format(time.RFC3339), yearMin, yearMax))
 	}
+	errs = append(errs, f.Coverage.problem())
 	for _, e := range f.Events {
 		errs = append(errs, e.problem())
 	}

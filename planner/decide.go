@@ -140,6 +140,10 @@ type course struct {
 	supplyOK   bool
 	forecastOK bool
 
+	// coverage.go
+	level    float64       // at which the forecast is read: the service level or above
+	coverage *PeakCoverage // nil is unknown
+
 	// place.go (probe)
 	lead *Lead
 

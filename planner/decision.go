@@ -68,15 +68,20 @@ type Lead struct {
 	Samples  int             `json:"samples"`
 	// Borrowed names what few samples were topped up with; empty when they stand alone.
 	Borrowed coldstart.Basis `json:"borrowed,omitempty"`
+	// Shift says that the newest starts differ from those before them, such as by a registry that is slow today.
+	Shift coldstart.Shift `json:"shift,omitzero"`
 }
 
 // Peak is the load the plan is sized for: quantile p over sample paths of the maximum within [From, To]. Prompt and
-// Completion are marginal quantiles, for reading; the replica count comes from the joint paths.
+// Completion are marginal quantiles, for reading; the replica count comes from the joint paths. p is the service level,
+// or above it when that has held too rarely.
 type Peak struct {
 	Quantile float64   `json:"quantile"`
 	Load     Load      `json:"load"`
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
+	// Coverage is how often the service level's quantile has held; nil is unknown.
+	Coverage *PeakCoverage `json:"coverage,omitempty"`
 }
 
 // Stage names a stage of the flow.

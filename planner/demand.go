@@ -31,6 +31,10 @@ func (c *course) demand() {
 		missing = append(missing, c.missingGauge)
 	}
 	c.blind = strings.Join(missing, ", ")
+	c.level = c.policy.ServiceLevel
+	if c.forecastOK {
+		c.level, c.coverage = c.state.Forecast.readLevel(c.level)
+	}
 	c.step(StageDemand, nil, c.demandText())
 }
 
@@ -78,6 +82,7 @@ func (c *course) demandText() string {
 		if f.Borrowed != "" {
 			b.WriteString(" on a history " + f.Borrowed)
 		}
+		b.WriteString(c.coverageText())
 		b.WriteString(c.eventsText())
 	} else {
 		b.WriteString("; no forecast")

@@ -275,6 +275,10 @@ func (c *course) probe(r *room) {
 		slot := false
 		path, slot = r.path(c.state.Shape)
 		where = c.slotText(r, path, slot)
+		if slot || path == coldstart.ColdNode {
+			refined, why := r.slotPath(c.state, path)
+			path, where = refined, where+why
+		}
 	}
 	lt, known := c.leadTimeOf(path)
 	if !known {
@@ -286,7 +290,7 @@ func (c *course) probe(r *room) {
 	}
 	// Half of the tolerated risk; the load is read at τ itself, so together they may miss by up to 1.5·(1−τ).
 	q := 1 - (1-c.policy.ServiceLevel)/2
-	c.lead = &Lead{Path: lt.Path, Quantile: q, Time: lt.Quantile(q), Basis: lt.Basis, Samples: lt.Samples}
+	c.lead = &Lead{Path: lt.Path, Quantile: q, Time: lt.Quantile(q), Basis: lt.Basis, Samples: lt.Samples, Shift: lt.Shift}
 	c.out.Lead = c.lead
 	c.step(StageProbe, nil, where+"; "+c.lead.text())
 }
@@ -310,6 +314,9 @@ func (l Lead) text() string {
 	}
 	if l.Borrowed != "" {
 		basis += ", topped up with " + string(l.Borrowed) + " ones"
+	}
+	if l.Shift.Starts > 0 {
+		basis += fmt.Sprintf(", the newest %d took %.2g times as long as those before", l.Shift.Starts, l.Shift.Factor)
 	}
 	return fmt.Sprintf("lead time %s (p%s of %s starts; %s)", shortDuration(l.Time), percent(l.Quantile), pathName(l.Path), basis)
 }

@@ -42,6 +42,31 @@ func (w *scenario) forecast(t *testing.T, d *datadriven.TestData) string {
 	return fmt.Sprintf("%d paths of %d minutes\n", len(f.Prompt.Paths), f.Prompt.Steps())
 }
 
+func (w *scenario) coverage(t *testing.T, d *datadriven.TestData) string {
+	m := w.named(t, d)
+	f := *m.state.Forecast
+	f.Coverage = nil
+	if !d.HasArg("unknown") {
+		f.Coverage = &ForecastCoverage{}
+		n := int(parseFloat(t, d, textArg(t, d, "forecasts", "")))
+		for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
+			fields := strings.Fields(line)
+			c := forecast.Coverage{Forecasts: n}
+			for _, at := range fields[1:] {
+				level, share, _ := strings.Cut(at, ":")
+				c.Peak = append(c.Peak, forecast.Covered{P: parseFloat(t, d, level), Share: parseFloat(t, d, share)})
+			}
+			if fields[0] == "prompt" {
+				f.Coverage.Prompt = c
+			} else {
+				f.Coverage.Completion = c
+			}
+		}
+	}
+	m.state.Forecast = &f
+	return ""
+}
+
 func (w *scenario) history(t *testing.T, d *datadriven.TestData) string {
 	m := w.named(t, d)
 	series := map[string][]float64{}

@@ -28,11 +28,14 @@ import (
 //	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
+//	weights M [NODE…]                        the nodes on which earlier starts left image and weights
 //	replicas M ready=N [starting=N age=D [path=PATH]] [leaving=N] [desired=N]
 //	load M prompt=R completion=R [age=D] [at-least]
 //	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
 //	forecast M [noauthority]                 starts now, steps of one minute; one line per group of equal joint paths:
 //	  N prompt SERIES completion SERIES
+//	coverage M forecasts=N | unknown         how often the quantiles of the peak have held, of the forecast as it is set
+//	  prompt|completion P:SHARE …
 //	history M method=NAME                    a Tracker learns the minutes that end now; the next call continues them
 //	  prompt|completion|requests SERIES
 //	events                                   the calendar of Trackers made later; one event per line:
@@ -94,8 +97,8 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch, "slots": w.slots,
-		"evidence": w.evidence, "hpa": w.hpa, "explain": w.explain,
+		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
+		"coverage": w.coverage, "evidence": w.evidence, "hpa": w.hpa, "explain": w.explain,
 	}
 	run := commands[d.Cmd]
 	if run == nil {

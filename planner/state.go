@@ -38,8 +38,11 @@ type ModelState struct {
 	Signals  Signals       `json:"signals"`
 	// LeadTimes holds at most one distribution per start path; a path without one is unknown.
 	LeadTimes []coldstart.LeadTime `json:"lead_times,omitempty"`
-	Shape     Shape                `json:"shape"`
-	Profile   *Profile             `json:"profile,omitempty"`
+	// WeightsOn names, sorted, the nodes of the inventory that hold image and weights of the model as far as its starts
+	// tell. A node that is not named is unknown and counts as without them.
+	WeightsOn []string `json:"weights_on,omitempty"`
+	Shape     Shape    `json:"shape"`
+	Profile   *Profile `json:"profile,omitempty"`
 	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
 	Requests *RequestMix `json:"requests,omitempty"`
 	Actuator *Actuator   `json:"actuator,omitempty"`
@@ -61,6 +64,9 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Coverage is how often the forecaster's quantiles held on this model's past; nil is unknown, which changes nothing. A
+	// low one raises the level at which Decide reads the paths; none lowers it.
+	Coverage *ForecastCoverage `json:"coverage,omitempty"`
 	// Events are those of the calendar whose effects the paths hold.
 	Events []EventEffect `json:"events,omitempty"`
 }

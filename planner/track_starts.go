@@ -86,7 +86,7 @@ func (t *Tracker) leadTimes(m *trackedModel, now time.Time) []coldstart.LeadTime
 			out = append(out, lt)
 		}
 	}
-	m.leads, m.leadsAt = out, now
+	m.leads, m.weightsOn, m.leadsAt = out, weightsOn(t.cfg.Ledger.Of(m.Name)), now
 	return out
 }
 

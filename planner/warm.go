@@ -26,6 +26,8 @@ import (
 //
 // Both together are max(U, min(H, current)), which is monotone in the load.
 //
+// τ is the service level, or above it when the forecast's quantiles have held too rarely (see readLevel).
+//
 // The maximum is taken along each path, never over per-step quantiles. The forecast needs its authority to release below
 // what was lately needed.
 func (c *course) warm() {
@@ -35,7 +37,7 @@ func (c *course) warm() {
 	}
 	raise := c.raiseWindow()
 	needs := c.pathNeeds(raise.first, raise.last)
-	need := quantileCount(needs, c.policy.ServiceLevel)
+	need := quantileCount(needs, c.level)
 	c.reportPeak(raise)
 	if !c.supplyOK {
 		c.warmUnseen(raise, need)
@@ -43,7 +45,7 @@ func (c *course) warm() {
 	}
 	c.wantedOK = true
 	current := max(c.supply, c.memory.Replicas)
-	raised := c.supply + quantileCount(c.pathShortages(raise, needs), c.policy.ServiceLevel)
+	raised := c.supply + quantileCount(c.pathShortages(raise, needs), c.level)
 	raised = min(raised, need+1, replicasLimit)
 	hold := c.holdNeed()
 	switch {
@@ -127,15 +129,15 @@ func (c *course) raiseWindow() raiseWindow {
 }
 
 func (c *course) windowText(w raiseWindow) string {
-	tau := percent(c.policy.ServiceLevel)
+	tau := c.levelText()
 	switch {
 	case !w.leadKnown:
-		return fmt.Sprintf("p%s of the peak until %s (lead time unknown, so the whole forecast counts)", tau, c.clock(w.to))
+		return fmt.Sprintf("%s of the peak until %s (lead time unknown, so the whole forecast counts)", tau, c.clock(w.to))
 	case w.beyond:
-		return fmt.Sprintf("p%s of the peak until %s (the lead time of %s reaches past the forecast)", tau, c.clock(w.to),
+		return fmt.Sprintf("%s of the peak until %s (the lead time of %s reaches past the forecast)", tau, c.clock(w.to),
 			c.lead.brief())
 	default:
-		return fmt.Sprintf("p%s of the peak over %s–%s (lead time %s, tick %s)", tau, c.clock(w.from), c.clock(w.to),
+		return fmt.Sprintf("%s of the peak over %s–%s (lead time %s, tick %s)", tau, c.clock(w.from), c.clock(w.to),
 			c.lead.brief(), shortDuration(c.interval))
 	}
 }
@@ -232,7 +234,7 @@ type holdWindow struct {
 // needBefore is the peak need from now until t.
 func (c *course) needBefore(t time.Time) int {
 	first, last, _ := c.window(c.now, t)
-	return quantileCount(c.pathNeeds(first, last), c.policy.ServiceLevel)
+	return quantileCount(c.pathNeeds(first, last), c.level)
 }
 
 // leadBack is the lead time of getting a released replica back: its weights are still on the node, if that path was
@@ -289,25 +291,35 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	return short
 }
 
-// never is the arrival of a start that fails.
+// never is the arrival of a start that fails, and fails again.
 const never = time.Duration(math.MaxInt64)
 
 // arrivals draws, per path, when each starting replica serves (from now). Each replica has its own stream, seeded by
 // its ID, so the draws stay the same from tick to tick and do not depend on the other replicas. A replica whose lead
-// time is unknown counts as there: counting it out would order another one every tick.
+// time is unknown counts as there: counting it out would order another one every tick. One that fails is ordered again
+// by its workload when it has given up (after the mean time that failed starts took, else after a drawn lead time), and
+// starts from the beginning; one that fails twice is counted out.
 func (c *course) arrivals(paths int) [][]time.Duration {
 	out := make([][]time.Duration, paths)
 	for _, s := range c.state.Replicas.ordered() {
 		lt, known := c.leadTimeOf(s.Path)
 		rng := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID)))
+		retries := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID, "retry")))
 		age := max(0, c.now.Sub(s.Since))
 		for i := range out {
 			u, fails := rng.Float64(), rng.Float64()
+			again, againFails := retries.Float64(), retries.Float64()
 			switch {
 			case !known:
 				out[i] = append(out[i], 0)
-			case fails < lt.FailureProb:
+			case fails < lt.FailureProb && againFails < lt.FailureProb:
 				out[i] = append(out[i], never)
+			case fails < lt.FailureProb:
+				gaveUp := lt.SampleRemaining(age, u)
+				if lt.FailedAfter > 0 {
+					gaveUp = max(0, lt.FailedAfter-age)
+				}
+				out[i] = append(out[i], gaveUp+lt.Sample(again))
 			default:
 				out[i] = append(out[i], lt.SampleRemaining(age, u))
 			}
@@ -328,12 +340,13 @@ func arrivedBy(arrivals []time.Duration, t time.Duration) int {
 
 // reportPeak notes the marginal quantiles of the load in the raise window, for people.
 func (c *course) reportPeak(w raiseWindow) {
-	f, tau := c.state.Forecast, c.policy.ServiceLevel
+	f, level := c.state.Forecast, c.level
 	c.out.Peak = &Peak{
-		Quantile: tau,
+		Quantile: level,
+		Coverage: c.coverage,
 		Load: Load{
-			Prompt:     TokenRate(f.Prompt.PeakQuantile(tau, w.first, w.last+1)),
-			Completion: TokenRate(f.Completion.PeakQuantile(tau, w.first, w.last+1)),
+			Prompt:     TokenRate(f.Prompt.PeakQuantile(level, w.first, w.last+1)),
+			Completion: TokenRate(f.Completion.PeakQuantile(level, w.first, w.last+1)),
 		},
 		From: w.from,
 		To:   w.to,

@@ -177,6 +177,7 @@ func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy
 	}
 	rates := m.Profile.sizedFor(m.Requests, p.slo(), replicas)
 	f := m.Forecast
+	level, _ := f.readLevel(p.ServiceLevel)
 	running := make([]float64, len(f.Prompt.Paths))
 	for k := range f.Prompt.Steps() {
 		end := f.Prompt.Start.Add(time.Duration(k+1) * f.Prompt.Step).Sub(now)
@@ -189,7 +190,7 @@ func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy
 			counts[i] = ceilCount(running[i])
 		}
 		n.upTo = append(n.upTo, end)
-		n.peaks = append(n.peaks, quantileCount(counts, p.ServiceLevel))
+		n.peaks = append(n.peaks, quantileCount(counts, level))
 	}
 	return n, len(n.peaks) > 0
 }

@@ -44,6 +44,8 @@ type Config struct {
 	HistoryWorkers int
 	// Memory is that of the last Decision of an earlier process.
 	Memory planner.Memory
+	// Snapshots keep the forecasters over a restart; nil keeps none.
+	Snapshots *Snapshots
 	// Record makes a Decision durable before it is published.
 	Record func(context.Context, planner.Decision) error
 	// RecordState keeps the State and Policy that the recorded Decision came from, after it was published: a State is
@@ -74,6 +76,9 @@ type Loop struct {
 	reading *reading
 	workers sync.WaitGroup         // that read histories
 	next    atomic.Pointer[Config] // what Reconfigure was given and no tick has taken yet
+	saved   map[string]time.Time   // when a model's snapshot was saved, or tried
+	// unsaved and unrestored are what is wrong with snapshots.
+	unsaved, unrestored problems
 }
 
 // NewLoop returns a Loop that has not started.
@@ -81,7 +86,7 @@ func NewLoop(cfg Config) *Loop {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg)}
+	l := &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg), saved: map[string]time.Time{}, unsaved: problems{}, unrestored: problems{}}
 	for _, s := range cfg.PastStarts {
 		l.starts.add(s.Key.Model, []coldstart.Sample{s})
 	}
@@ -106,6 +111,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			l.saveAll(l.cfg.Clock.Now())
 			return nil
 		case <-ticker.C:
 		}
@@ -143,10 +149,11 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if recorded && l.cfg.RecordState != nil {
 		l.outcome("record_state", now, l.cfg.RecordState(ctx, state, l.cfg.Policy, decision))
 	}
+	l.saveSnapshots(now)
 }
 
 // Reconfigure makes the loop observe and decide by next from its next tick on: by its Source, Tracker, Policy, Models,
-// Interval, Step, History and HistoryWorkers. Everything else, the memory of the last Decision above all, stays as it is.
+// Interval, Step, History, HistoryWorkers and Snapshots. Everything else, the memory of the last Decision above all, stays as it is.
 // With a new Tracker the histories are read anew, and until they are the plan holds or grows; it learns the starts that the
 // one before knows (see Inherits), since without a journal they are nowhere else. It may be called from any
 // goroutine; of several calls between two ticks the last counts.
@@ -165,8 +172,9 @@ func (l *Loop) reconfigured() {
 	}
 	l.cfg.Source, l.cfg.Tracker, l.cfg.Policy, l.cfg.Models = next.Source, next.Tracker, next.Policy, next.Models
 	l.cfg.Interval, l.cfg.Step, l.cfg.History = next.Interval, next.Step, next.History
-	l.cfg.HistoryWorkers = next.HistoryWorkers
+	l.cfg.HistoryWorkers, l.cfg.Snapshots = next.HistoryWorkers, next.Snapshots
 	if anew {
+		clear(l.saved)
 		l.reading = newReading(l.cfg) // workers of the old one end by themselves and are not listened to
 	}
 }
@@ -219,7 +227,7 @@ func (l *Loop) backfill(ctx context.Context, now time.Time, models []planner.Mod
 		}
 	}
 	if asked {
-		l.outcome("backfill", now, failed.err())
+		l.outcome("backfill", now, failed.err("history"))
 	}
 }
 
@@ -255,8 +263,11 @@ func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Obse
 		starts = append(starts, m.Starts...)
 		l.starts.add(m.Name, m.Starts)
 		if l.cfg.Metrics != nil {
-			l.cfg.Metrics.starts.observe(m.Name, m.Starts)
+			l.cfg.Metrics.starts.observe(m.Name, m.Starts, now)
 		}
+	}
+	if l.cfg.Metrics != nil {
+		l.cfg.Metrics.starts.settle(now)
 	}
 	if len(starts) > 0 && l.cfg.RecordStarts != nil {
 		l.outcome("record_starts", now, l.cfg.RecordStarts(ctx, starts))

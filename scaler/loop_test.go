@@ -70,7 +70,9 @@ func (w *world) Observe(_ context.Context, now time.Time) (planner.Observation, 
 	return obs, nil
 }
 
-func newTracker(t *testing.T) *planner.Tracker {
+func newTracker(t *testing.T) *planner.Tracker { return newTrackerOf(t, 30*time.Minute) }
+
+func newTrackerOf(t *testing.T, horizon time.Duration) *planner.Tracker {
 	t.Helper()
 	ledger, err := coldstart.NewLedger(coldstart.Options{})
 	if err != nil {
@@ -84,7 +86,7 @@ func newTracker(t *testing.T) *planner.Tracker {
 		t.Fatal(err)
 	}
 	tracker, err := planner.NewTracker(planner.TrackerConfig{
-		Step: time.Minute, Horizon: 30 * time.Minute, Interval: 15 * time.Second, Paths: 50, Method: "auto", Seed: 1, Ledger: ledger,
+		Step: time.Minute, Horizon: horizon, Interval: 15 * time.Second, Paths: 50, Method: "auto", Seed: 1, Ledger: ledger,
 		Models: []planner.TrackedModel{{Name: "chat", Shape: planner.Shape{GPUs: 1, Pods: 1},
 			Profile: &planner.Profile{Prompt: 20000, Completion: 2000}}},
 	})

@@ -68,6 +68,12 @@ func (g *Generator) Rate(t time.Time) planner.Load {
 	}
 }
 
+// mix is the mean and the spread of the requests' lengths, which are drawn independently.
+func (g *Generator) mix() planner.RequestMix {
+	return planner.RequestMix{Prompt: planner.Tokens(g.prompt.mean), Completion: planner.Tokens(g.completion.mean),
+		PromptCV: planner.Ratio(g.prompt.sd / g.prompt.mean), CompletionCV: planner.Ratio(g.completion.sd / g.completion.mean)}
+}
+
 // everydayRate is the rate of all but the heavy clients.
 func (g *Generator) everydayRate(t time.Time) float64 {
 	local := t.In(g.loc)

@@ -30,7 +30,7 @@ type replica struct {
 	phases   []phase // of its start, known once it has a node
 	until    int64   // instant at which the start ends, well or not
 	fails    bool
-	server   server
+	server   batch
 	deadline int64 // of a leaving one: instant at which it is killed
 	number   uint64
 }
@@ -53,7 +53,7 @@ func (r *replica) nextEvent() int64 {
 func (c *Cluster) newReplica(m *model) *replica {
 	m.created++
 	r := &replica{id: fmt.Sprintf("%s-%06d", m.cfg.Name, m.created), model: m, number: m.created, since: c.now,
-		server: server{physics: m.cfg.Physics, at: c.now}}
+		server: m.newBatch(c.now)}
 	r.actor = c.timeline.add(func() { c.replicaEvent(r) })
 	m.replicas = append(m.replicas, r)
 	return r
@@ -195,7 +195,7 @@ func (c *Cluster) endStart(r *replica) {
 	}
 	c.accountUpTo(c.now)
 	r.state = ready
-	r.server.at = c.now
+	r.server.begin(c.now)
 	r.node.cached[m.cfg.Name] = true
 	m.tally.startsServed++
 	m.noteStart(r, c.now, coldstart.Served)
@@ -218,6 +218,7 @@ func (r *replica) sample(now int64, outcome coldstart.Outcome) coldstart.Sample 
 		Started: time.Unix(0, r.since).UTC(), Total: time.Duration(now - r.since), Outcome: outcome,
 	}
 	if outcome == coldstart.Served {
+		s.Node = r.node.name
 		s.Phases = map[coldstart.Phase]time.Duration{}
 		for _, p := range r.phases {
 			s.Phases[p.name] += p.time
@@ -236,7 +237,7 @@ func (c *Cluster) release(r *replica) {
 	}
 	c.accountUpTo(c.now)
 	r.state, r.deadline = leaving, c.now+int64(r.model.cfg.DrainMax)
-	r.server.advance(c.now)
+	c.collect(r)
 	if r.server.load() == 0 {
 		c.leave(r)
 		return
@@ -257,7 +258,9 @@ func (c *Cluster) lose(r *replica) {
 func (c *Cluster) leave(r *replica) {
 	m := r.model
 	c.accountUpTo(c.now)
-	m.tally.lost += int64(r.server.load())
+	lost := r.server.load()
+	m.tally.lose(c.now, lost)
+	m.enter(c.now, -lost)
 	m.replicas = slices.DeleteFunc(m.replicas, func(o *replica) bool { return o == r })
 	c.timeline.set(r.actor, never)
 	if r.node == nil {

@@ -20,6 +20,8 @@ const (
 	purposeNode
 	purposeModel
 	purposePastNode
+	purposeProfile
+	purposeRouter
 )
 
 // mix folds numbers into one seed with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), so that

@@ -94,6 +94,9 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 	}
 	if p := v.Model.Peak; p != nil {
 		line("forecast", "p%.4g peak %s, %s to %s", 100*p.Quantile, p.Load, p.From.Format(time.TimeOnly), p.To.Format(time.TimeOnly))
+		if p.Coverage != nil {
+			line("coverage", "%s", coverageLine(p))
+		}
 	} else {
 		line("forecast", "none")
 	}
@@ -117,6 +120,16 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 		}
 		line("shortfall", "%s%s%s: %s", s.Cause, count, ownedBy(s.Owner), s.Why)
 	}
+}
+
+// coverageLine says how often the service level has held, and what came of it.
+func coverageLine(p *planner.Peak) string {
+	c := p.Coverage
+	text := fmt.Sprintf("p%.4g of the peak held for %s of %d forecasts", 100*c.Stated, c.Shares(), c.Forecasts)
+	if p.Quantile > c.Stated {
+		return text + fmt.Sprintf(": too rarely, so p%.4g is planned for", 100*p.Quantile)
+	}
+	return text
 }
 
 // stepWidth is where the reasons are wrapped, and stepIndent where they begin.

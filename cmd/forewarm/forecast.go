@@ -203,6 +203,22 @@ func (r *forecastResult) writeMixture(w io.Writer) {
 		may, why := m.Skill().MayShrink()
 		fmt.Fprintf(w, "may shrink a plan: %s (%s)\n", map[bool]string{true: "yes", false: "no"}[may], why)
 	}
+	if m, ok := bare(r.model).(interface{ Coverage() forecast.Coverage }); ok {
+		if c := m.Coverage(); c.Forecasts > 0 {
+			fmt.Fprintf(w, "the peak's quantiles have held: %s (%d forecasts of the past)\n", coveredText(c.Peak), c.Forecasts)
+		}
+	}
+}
+
+// coveredText lists what share of the values came at or below the quantiles that plans are made with.
+func coveredText(points []forecast.Covered) string {
+	var parts []string
+	for _, at := range points {
+		if at.P >= 0.5 {
+			parts = append(parts, fmt.Sprintf("p%g %.1f%%", 100*at.P, 100*at.Share))
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 func (r *forecastResult) names() []string {
@@ -291,6 +307,7 @@ type forecastAutoJSON struct {
 	Skill     forecast.Skill     `json:"skill"`
 	MayShrink bool               `json:"may_shrink"`
 	Reason    string             `json:"reason"`
+	Coverage  forecast.Coverage  `json:"coverage"`
 }
 
 // writeJSON writes one object for one model, and {"forecasts":[…]} for several.
@@ -322,7 +339,7 @@ func (r *forecastResult) json() forecastJSON {
 		out.Events = append(out.Events, forecastEvent{e.Name, r.in.formatTime(e.Start), r.in.formatTime(e.End), e.Multiplier, e.Why})
 	}
 	if a, ok := bare(r.model).(*forecast.Auto); ok {
-		auto := &forecastAutoJSON{Weights: a.Weights(), Skill: a.Skill()}
+		auto := &forecastAutoJSON{Weights: a.Weights(), Skill: a.Skill(), Coverage: a.Coverage()}
 		auto.MayShrink, auto.Reason = auto.Skill.MayShrink()
 		out.Auto = auto
 	}

@@ -30,10 +30,12 @@ func (c *config) kin() map[string]kin {
 	return out
 }
 
-// kinSource completes histories with those of the models' kin.
+// kinSource completes histories with those of the models' kin. What is shorter than whole is a hole in one that was
+// completed already, and the model's own.
 type kinSource struct {
 	scaler.Source
-	kin map[string]kin
+	kin   map[string]kin
+	whole time.Duration
 }
 
 // History reads a model's history and, where it has kin, the kin's. When the kin's cannot be read there is an error and no
@@ -41,7 +43,7 @@ type kinSource struct {
 func (s kinSource) History(ctx context.Context, model string, from, to time.Time) (planner.LoadHistory, error) {
 	own, err := s.Source.History(ctx, model, from, to)
 	k, ok := s.kin[model]
-	if !ok || err != nil && !errors.Is(err, planner.ErrPartial) {
+	if !ok || to.Sub(from) < s.whole || err != nil && !errors.Is(err, planner.ErrPartial) {
 		return own, err
 	}
 	other, otherErr := s.Source.History(ctx, k.name, from, to)

@@ -238,6 +238,14 @@ func (r *replica) crashed() bool {
 	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.crashed })
 }
 
+// node is the node of a replica of one pod; empty for several, and before it is bound.
+func (r *replica) node() string {
+	if len(r.pods) != 1 || r.size != 1 {
+		return ""
+	}
+	return r.pods[0].node
+}
+
 // last is the pod that the replica waits, or waited, for longest.
 func (r *replica) last() *pod {
 	last := r.pods[0]
