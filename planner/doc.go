@@ -22,6 +22,7 @@
 //	tier.go    when GPUs are short lower tiers yield to higher ones
 //	pools.go   nodes missing per pool
 //	quota.go   quotas to match
+//	hpa.go     the answer that makes the HPA arrive at the plan
 //
 // and every stage leaves a Step that says the number, the reason, what bound it and what was rejected.
 //
