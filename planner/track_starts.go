@@ -193,6 +193,9 @@ func roundDigits(v float64) float64 {
 		return 0
 	}
 	exponent := int(math.Floor(math.Log10(math.Abs(v)))) + 1 - sampleDigits
+	if exponent < -300 {
+		return v // the power that would round it is beyond a float64
+	}
 	if exponent > 0 {
 		unit := math.Pow10(exponent)
 		return math.Round(v/unit) * unit
