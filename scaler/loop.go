@@ -55,6 +55,9 @@ type Config struct {
 	PastStarts []coldstart.Sample
 	// Inherits picks the starts that a new Tracker takes over from the one before it in Reconfigure; nil is all of them.
 	Inherits func(coldstart.Sample) bool
+	// Standing are facts that are missing for as long as the process runs, such as a past that could not be read; every plan
+	// has them among its Gaps.
+	Standing []planner.Gap
 	// RecordStarts keeps observed cold starts.
 	RecordStarts func(context.Context, []coldstart.Sample) error
 	// Publish hands the plan to those who serve it; it must not block.
@@ -130,7 +133,8 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return // the end cut the look short: what it did not see is no reason for a last plan
 	}
-	state := l.cfg.Tracker.State(obs, l.memory)
+	obs.Gaps = append(obs.Gaps, l.cfg.Standing...)
+	state := l.cfg.Tracker.State(obs, l.memory).Sound()
 	decision, err := planner.Decide(state, l.cfg.Policy)
 	if !l.outcome("decide", now, err) {
 		return
