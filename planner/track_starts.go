@@ -194,16 +194,10 @@ func roundDigits(v float64) float64 {
 		return 0
 	}
 	exponent := int(math.Floor(math.Log10(math.Abs(v)))) + 1 - sampleDigits
-	if exponent < -300 {
-		return v // the power that would round it is beyond a float64
-	}
 	if exponent > 0 {
 		unit := math.Pow10(exponent)
 		return math.Round(v/unit) * unit
 	}
 	unit := math.Pow10(-exponent)
-	if math.IsInf(unit, 0) {
-		return 0 // so small that its unit has no reciprocal
-	}
 	return math.Round(v*unit) / unit
 }
