@@ -47,6 +47,9 @@
 //   - tier: a model's priority when GPUs are short.
 //   - lead time: from ordering a replica to its first token; start path: cold node, warm node, cached weights.
 //   - service level τ: the share of sample paths on which the plan must be enough over the lead window.
+//   - coverage: how often the quantiles of past forecasts held. One that held too rarely is read at a higher level
+//     (coverage.go); a good one lowers nothing.
+//   - snapshot: what the forecasters of a model have learned, which a later Tracker goes on with (track_snapshot.go).
 //   - shortfall: a part of the plan that the inventory cannot hold, with its cause. A result, not an error.
 //   - hold: keep the previous plan because a fact is missing or it is too early to shrink.
 //   - tick: one observe → Decide → publish → apply round; Δ is the time between two.
