@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,10 +17,10 @@ import (
 )
 
 type simulateFlags struct {
-	scenario, format, find, until string
-	policies, set, sweep          []string
-	seed                          uint64
-	seeds                         int
+	scenario, format, find, until, out string
+	policies, set, sweep               []string
+	seed                               uint64
+	seeds                              int
 }
 
 func newSimulateCmd() *cobra.Command {
@@ -54,7 +55,8 @@ the same seeds. --find is the least whole number for a path with which the first
 	flags.StringVar(&f.until, "until", "", "measure>=value or measure<=value that --find is to reach")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed in place of the scenario's")
 	flags.IntVar(&f.seeds, "seeds", 1, "how many seeds, counting up from the first")
-	flags.StringVar(&f.format, "format", "table", "table or json")
+	flags.StringVar(&f.format, "format", "table", "table, json or html (one page with plots, no network)")
+	flags.StringVar(&f.out, "out", "", "file for the result; the table is printed all the same")
 	_ = cmd.MarkFlagRequired("file")
 	cmd.MarkFlagsRequiredTogether("find", "until")
 	cmd.MarkFlagsMutuallyExclusive("find", "sweep")
@@ -62,8 +64,11 @@ the same seeds. --find is the least whole number for a path with which the first
 }
 
 func (f *simulateFlags) run(cmd *cobra.Command) error {
-	if !slices.Contains([]string{"table", "json"}, f.format) {
-		return fmt.Errorf("--format is %q: table or json are allowed", f.format)
+	if !slices.Contains([]string{"table", "json", "html"}, f.format) {
+		return fmt.Errorf("--format is %q: table, json or html are allowed", f.format)
+	}
+	if f.format != "table" && f.find != "" || f.format == "html" && (len(f.sweep) > 0 || f.seeds > 1) {
+		return fmt.Errorf("--format is %s: html is of one scenario and seed, and --find prints a table", f.format)
 	}
 	if f.seeds < 1 || f.seeds > seedsMax {
 		return fmt.Errorf("--seeds is %d: 1 to %d are allowed", f.seeds, seedsMax)
@@ -89,29 +94,50 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	}
 	started := time.Now()
 	err = f.replay(cmd, variants)
-	f.print(cmd, variants, time.Since(started))
-	return err
+	return errors.Join(f.write(cmd, variants, time.Since(started)), err)
 }
 
-func (f *simulateFlags) print(cmd *cobra.Command, variants []*variant, wall time.Duration) {
-	out := cmd.OutOrStdout()
+// write prints the result, or with --out the table and writes the result to the file: what goes wrong there takes nothing
+// away from what is shown.
+func (f *simulateFlags) write(cmd *cobra.Command, variants []*variant, wall time.Duration) error {
+	if f.out == "" {
+		return f.print(cmd.OutOrStdout(), f.format, variants, wall)
+	}
+	if err := f.print(cmd.OutOrStdout(), "table", variants, wall); err != nil {
+		return err
+	}
+	file, err := os.Create(f.out)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.print(file, f.format, variants, wall), file.Close())
+}
+
+func (f *simulateFlags) print(out io.Writer, format string, variants []*variant, wall time.Duration) error {
+	one := func() *simulation {
+		return &simulation{scenario: variants[0].scenario, scores: finished(variants[0].scores[0]), wall: wall}
+	}
 	switch {
-	case f.format == "json":
+	case format == "html":
+		return one().html(out)
+	case format == "json":
 		for _, v := range variants {
 			for i := range v.scores {
 				r := simulation{scenario: v.scenario, sets: v.sets, scores: finished(v.scores[i]), wall: wall}
 				r.scenario.Seed += uint64(i)
-				_ = printJSON(out, r.json()) // one document a variant and seed
+				if err := printJSON(out, r.json()); err != nil { // one document a variant and seed
+					return err
+				}
 			}
 		}
 	case len(variants) == 1 && f.seeds == 1:
-		r := simulation{scenario: variants[0].scenario, scores: finished(variants[0].scores[0]), wall: wall}
-		r.table(out)
+		one().table(out)
 	default:
 		s := variants[0].scenario
 		fmt.Fprintf(out, "%s: %s\n%v, seeds %d to %d\n", s.Name, s.Description, s.Duration, s.Seed, s.Seed+uint64(f.seeds)-1)
 		gridTable(out, variants, f.seeds)
 	}
+	return nil
 }
 
 // finished leaves out the scores of policies that were interrupted.
