@@ -17,10 +17,10 @@ import (
 )
 
 type simulateFlags struct {
-	scenario, format, find, until, out string
-	policies, set, sweep               []string
-	seed                               uint64
-	seeds                              int
+	scenario, trace, format, find, until, out string
+	policies, set, sweep                      []string
+	seed                                      uint64
+	seeds                                     int
 }
 
 func newSimulateCmd() *cobra.Command {
@@ -48,6 +48,7 @@ the same seeds. --find is the least whole number for a path with which the first
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.scenario, "file", "f", "", "scenario as YAML")
+	flags.StringVar(&f.trace, "trace", "", "requests in place of the model's: a trace that begins with the world (one model only)")
 	flags.StringSliceVar(&f.policies, "policy", nil, "policies in place of the scenario's: "+sim.PolicyNames)
 	flags.StringArrayVar(&f.set, "set", nil, "path=value, changes a value of the scenario; lists by index or name")
 	flags.StringArrayVar(&f.sweep, "sweep", nil, "path=value,value: a replay for each; several make a grid")
@@ -199,6 +200,20 @@ func (f *simulateFlags) runFind(cmd *cobra.Command, data []byte) error {
 	return nil
 }
 
+// replaceDemand lets the trace of --trace ask in place of the scenario's clients.
+func (f *simulateFlags) replaceDemand(s *sim.Scenario) error {
+	if n := len(s.World.Models); n != 1 {
+		return fmt.Errorf("--trace: %s has %d models: one is allowed; name a trace for each in workload.trace", f.scenario, n)
+	}
+	path, err := filepath.Abs(f.trace)
+	if err != nil {
+		return fmt.Errorf("--trace: %w", err)
+	}
+	w := &s.World.Models[0].Workload
+	*w = sim.Workload{Timezone: w.Timezone, Trace: &sim.TraceSpec{File: path, Begin: s.World.Start, Scale: 1}}
+	return nil
+}
+
 // errScenario marks a scenario whose values are out of range.
 var errScenario = errors.New("scenario")
 
@@ -219,6 +234,11 @@ func (f *simulateFlags) variant(cmd *cobra.Command, data []byte, sets []string) 
 	}
 	if cmd.Flags().Changed("seed") {
 		s.Seed = f.seed
+	}
+	if f.trace != "" {
+		if err := f.replaceDemand(&s); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.Validate(); err != nil {
 		where := f.scenario
