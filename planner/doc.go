@@ -18,6 +18,7 @@
 //	place.go   what the inventory can hold; leftovers are shortfalls with their cause
 //	pools.go   nodes missing per pool
 //	quota.go   quotas to match
+//	hpa.go     the answer that makes the HPA arrive at the plan
 //
 // and every stage leaves a Step that says the number, the reason, what bound it and what was rejected.
 //
