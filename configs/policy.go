@@ -17,6 +17,12 @@ type ModelPolicy struct {
 	Authority       *planner.Authority `yaml:"authority"`
 	ReplicasMin     *int               `yaml:"replicas_min"`
 	ReplicasMax     *int               `yaml:"replicas_max"`
+	Priority        *int               `yaml:"priority"`
+	Mode            *planner.Mode      `yaml:"mode"`
+	ShortageCost    *float64           `yaml:"shortage_cost"`
+	IdleCost        *float64           `yaml:"idle_cost"`
+	Survive         *planner.Survival  `yaml:"survive"`
+	Standby         *planner.Standby   `yaml:"standby"`
 	ServiceLevel    *float64           `yaml:"service_level"`
 	ScaleDownWindow *time.Duration     `yaml:"scale_down_window"`
 	DrainTime       *time.Duration     `yaml:"drain_time"`
@@ -33,6 +39,14 @@ func (m ModelPolicy) Over(base planner.ModelPolicy) planner.ModelPolicy {
 	set(&base.Authority, m.Authority)
 	set(&base.ReplicasMin, m.ReplicasMin)
 	set(&base.ReplicasMax, m.ReplicasMax)
+	set(&base.Priority, m.Priority)
+	set(&base.Mode, m.Mode)
+	set(&base.ShortageCost, m.ShortageCost)
+	set(&base.IdleCost, m.IdleCost)
+	set(&base.Survive, m.Survive)
+	if m.Standby != nil {
+		base.Standby = m.Standby
+	}
 	set(&base.ServiceLevel, m.ServiceLevel)
 	set(&base.ScaleDownWindow, m.ScaleDownWindow)
 	set(&base.DrainTime, m.DrainTime)
@@ -112,7 +126,9 @@ func WritePolicy(w io.Writer, p planner.Policy) error {
 
 func everyKey(m planner.ModelPolicy) ModelPolicy {
 	return ModelPolicy{
-		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, ServiceLevel: &m.ServiceLevel,
+		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, Priority: &m.Priority,
+		Mode: &m.Mode, ShortageCost: &m.ShortageCost, IdleCost: &m.IdleCost,
+		Survive: &m.Survive, Standby: m.Standby, ServiceLevel: &m.ServiceLevel,
 		ScaleDownWindow: &m.ScaleDownWindow, DrainTime: &m.DrainTime, DrainWithin: &m.DrainWithin,
 		QueueThreshold: &m.QueueThreshold, LoadMaxAge: &m.LoadMaxAge,
 		TTFT: &m.TTFT, ITL: &m.ITL, SLOPercentile: &m.SLOPercentile,

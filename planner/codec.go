@@ -87,6 +87,7 @@ func (s State) unusable() []error {
 			errs = append(errs, fmt.Errorf("models[%d]: name is empty", i))
 		}
 	}
+	errs = append(errs, s.groupProblems()...)
 	return append(errs, s.Memory.problems()...)
 }
 

@@ -46,6 +46,7 @@ func Decide(s State, p Policy) (Decision, error) {
 		Gaps:   slices.Clone(s.Gaps),
 		Memory: Memory{At: s.Now, Unbroken: unbroken, Models: make([]ModelMemory, 0, len(s.Models))},
 	}
+	portions := s.divide(p)
 	courses := make([]*course, len(s.Models))
 	for i := range s.Models {
 		memory, remembered := memories[s.Models[i].Name]
@@ -62,7 +63,12 @@ func Decide(s State, p Policy) (Decision, error) {
 			cluster:    s.Evidence,
 			thresholds: p.Diagnose,
 		}
-		c.missingGauge = missingGauge(s.Gaps, c.state)
+		c.missingGauge = missingGauge(s.Gaps, c.state.Name, c.state)
+		if part, ok := portions[c.state.Name]; ok {
+			c.state, c.portion = &part.state, part.steps
+			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
+		}
+		c.standby = s.model(c.policy.Standby)
 		c.invalid = invalidFacts(s.Gaps, c.state.Name)
 		if s.Inventory != nil {
 			c.quotas = book.of(c, s.Inventory.Pools)
@@ -74,9 +80,10 @@ func Decide(s State, p Policy) (Decision, error) {
 		c.reserve(room)
 		courses[i] = c
 	}
-	for _, c := range courses {
+	for _, c := range inTurn(courses) {
 		c.decide(room, book)
 	}
+	yield(courses, s.Inventory)
 	for _, c := range courses {
 		d.Buffers = append(d.Buffers, c.buffer(room)...)
 	}
@@ -97,6 +104,19 @@ func Decide(s State, p Policy) (Decision, error) {
 	}
 	d.Order = order(&s, &d)
 	return d, nil
+}
+
+// model is the one whose demand a standby is for; nil when there is none.
+func (s *State) model(standby *Standby) *ModelState {
+	if standby == nil {
+		return nil
+	}
+	for i := range s.Models {
+		if s.Models[i].Name == standby.For {
+			return &s.Models[i]
+		}
+	}
+	return nil
 }
 
 // fixZone keeps the offset of t and drops its zone rules and monotonic reading, which JSON does not carry: a State must
@@ -149,6 +169,10 @@ type course struct {
 	unbroken   time.Time
 	// missingGauge names a gauge that should be here and is not.
 	missingGauge string
+	// standby is the model whose demand this one takes over by its policy; nil is none, or one that the State does not have.
+	standby *ModelState
+	// portion says why the state's load is a part of a model's that others serve too.
+	portion []Step
 	// invalid names facts that were left out because they broke an invariant.
 	invalid string
 	// for diagnose: the hardware, evidence of the whole cluster, and the policy's thresholds.
@@ -192,6 +216,9 @@ type course struct {
 	wanted   int
 	wantedOK bool
 
+	// tier.go
+	promised int // terminating replicas whose GPUs a higher tier waits for
+
 	// out
 	out        ModelDecision
 	next       ModelMemory
@@ -200,12 +227,12 @@ type course struct {
 
 // missingGauge reports the queue length as missing when a Gap says that it should be there: a model that never had the
 // gauge has no Gap, and must not be blind for ever.
-func missingGauge(gaps []Gap, m *ModelState) string {
+func missingGauge(gaps []Gap, model string, m *ModelState) string {
 	if m.Signals.Waiting != nil {
 		return ""
 	}
 	for _, g := range gaps {
-		if g.Model == m.Name && g.Fact == "waiting" {
+		if g.Model == model && g.Fact == "waiting" {
 			return "the queue length is missing"
 		}
 	}
@@ -215,10 +242,12 @@ func missingGauge(gaps []Gap, m *ModelState) string {
 func (c *course) decide(room *room, book *quotaBook) {
 	c.out = ModelDecision{Name: c.state.Name, Authority: c.policy.Authority}
 	c.next = ModelMemory{Name: c.state.Name, Replicas: c.memory.Replicas, Wanted: c.memory.Wanted, Needed: c.memory.Needed}
+	c.out.Steps = append(c.out.Steps, c.portion...)
 	c.demand()
 	c.size()
 	c.probe(room)
 	c.warm()
+	c.insure()
 	c.diagnose()
 	c.guard()
 	if c.wantedOK {

@@ -54,6 +54,8 @@ type ModelDecision struct {
 	Held string `json:"held,omitempty"`
 	// Findings are the vetoes, hints and unknowns of Diagnose; empty when the model is not diagnosed.
 	Findings []Finding `json:"findings,omitempty"`
+	// Insurance is what the policy's survival and standby add to the plan, each with its price.
+	Insurance []Insurance `json:"insurance,omitempty"`
 	// Steps explain every number, in the order of the flow.
 	Steps []Step `json:"steps"`
 }
@@ -88,6 +90,7 @@ type Stage string
 
 // The stages, in the order in which they run.
 const (
+	StageMix      Stage = "mix"
 	StageDemand   Stage = "demand"
 	StageSize     Stage = "size"
 	StageProbe    Stage = "probe"

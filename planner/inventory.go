@@ -56,7 +56,9 @@ type Pool struct {
 type Node struct {
 	Name string `json:"name"`
 	// Domain is the NVLink or topology domain; empty when the node is its own domain.
-	Domain   string `json:"domain,omitempty"`
+	Domain string `json:"domain,omitempty"`
+	// Zone is the provider's zone; empty is unknown.
+	Zone     string `json:"zone,omitempty"`
 	GPUs     int    `json:"gpus"`
 	FreeGPUs int    `json:"free_gpus"`
 	// FreeCPU, FreeMemory and FreePods are what else is left for pods; nil is unknown, and then GPUs alone decide.

@@ -31,12 +31,13 @@ import (
 //	authority pools=A | quota=A [drain=D] [donors=QUEUE:LEAST,…]
 //	slots                                    what the free GPUs are worth to each model
 //	model M shape=4x1 [topology=T] [product=X] [cpu=MILLI] prompt=R completion=R | shape=4x1 noprofile
+//	                                         also: serves=M2 role=prefill|decode price=PERHOUR
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
 //	weights M [NODE…]                        the nodes on which earlier starts left image and weights
 //	replicas M ready=N [starting=N age=D [path=PATH] [pending=N]] [leaving=N] [desired=N] [surge=N]
 //	load M prompt=R completion=R [age=D] [at-least]
-//	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
+//	signals M [waiting=N|missing] [running=N] [prompt=TOKENS completion=TOKENS]
 //	forecast M [noauthority]                 starts now, steps of one minute; one line per group of equal joint paths:
 //	  N prompt SERIES completion SERIES
 //	coverage M forecasts=N | unknown         how often the quantiles of the peak have held, of the forecast as it is set
@@ -49,6 +50,7 @@ import (
 //	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
+//	                                         [priority=N] [mode=cost shortage=Cu idle=Co] [survive=node|zone|spot-pool] [standby=M2:SHARE]
 //	decide [brief] [writes]                  one Decision, in full or one line per model; with what is to be written
 //	watch M for=D [every=D] [starts=D]       decides again and again; prints the plan whenever it changes. The load is what
 //	                                         the first path says. With starts, what is planned beyond the supply starts at
@@ -142,6 +144,11 @@ func (w *scenario) model(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "shape: %v", err)
 	}
 	m.Shape.Topology, m.Shape.Product = textArg(t, d, "topology", ""), textArg(t, d, "product", "")
+	m.Serves, m.Role, m.Price = textArg(t, d, "serves", ""), Role(textArg(t, d, "role", "")), nil
+	if d.HasArg("price") {
+		price := Price(floatArg(t, d, "price"))
+		m.Price = &price
+	}
 	m.Shape.CPU = 0
 	if d.HasArg("cpu") {
 		m.Shape.CPU = MilliCPU(floatArg(t, d, "cpu"))
@@ -280,6 +287,10 @@ func (w *scenario) signals(t *testing.T, d *datadriven.TestData) string {
 		waiting := floatArg(t, d, "waiting")
 		m.state.Signals.Waiting = &waiting
 	}
+	if d.HasArg("running") {
+		running := floatArg(t, d, "running")
+		m.state.Signals.Running = &running
+	}
 	if d.HasArg("prompt") {
 		m.state.Signals.Backlog = &Backlog{Prompt: Tokens(floatArg(t, d, "prompt")), Completion: Tokens(floatArg(t, d, "completion"))}
 	}
@@ -305,6 +316,19 @@ func (w *scenario) setPolicy(t *testing.T, d *datadriven.TestData) string {
 			p.ReplicasMin = int(parseFloat(t, d, v))
 		case "max":
 			p.ReplicasMax = int(parseFloat(t, d, v))
+		case "priority":
+			p.Priority = int(parseFloat(t, d, v))
+		case "mode":
+			p.Mode = Mode(v)
+		case "shortage":
+			p.ShortageCost = parseFloat(t, d, v)
+		case "idle":
+			p.IdleCost = parseFloat(t, d, v)
+		case "survive":
+			p.Survive = Survival(v)
+		case "standby":
+			name, share, _ := strings.Cut(v, ":")
+			p.Standby = &Standby{For: name, Share: parseFloat(t, d, share)}
 		case "queue":
 			p.QueueThreshold = parseFloat(t, d, v)
 		case "window":
@@ -356,6 +380,8 @@ func (w *scenario) nodes(t *testing.T, d *datadriven.TestData) string {
 				n.FreeGPUs = int(parseFloat(t, d, value))
 			case "domain":
 				n.Domain = value
+			case "zone":
+				n.Zone = value
 			case "unusable":
 				n.Usable = false
 			case "launching":

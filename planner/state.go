@@ -46,9 +46,20 @@ type ModelState struct {
 	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
 	Requests *RequestMix `json:"requests,omitempty"`
 	Actuator *Actuator   `json:"actuator,omitempty"`
+	// Serves names another model of the State whose load this one carries a part of, as another variant of it (GPU product,
+	// shape, spot) or as one of its pools; empty when it has a load of its own. Its own Load, Forecast, Requests and Signals
+	// are then not looked at.
+	Serves string `json:"serves,omitempty"`
+	// Role is the part of the work that its replicas do; empty is all of it.
+	Role Role `json:"role,omitempty"`
+	// Price is what one replica costs per hour; nil is unknown, and then GPUs stand in for the prices of all variants.
+	Price *Price `json:"price_per_hour,omitempty"`
 	// Evidence is what Diagnose looks at; nil leaves the model undiagnosed.
 	Evidence *Evidence `json:"evidence,omitempty"`
 }
+
+// Price is an amount of money; all prices of a State are in one currency.
+type Price float64
 
 // Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.
 //
@@ -167,7 +178,7 @@ type Gap struct {
 	// Model is empty for facts of the whole cluster.
 	Model string `json:"model,omitempty"`
 	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time",
-	// "start", "inventory", "quotas", "cohorts". A "waiting" gap makes the model blind; for the others the missing fact
+	// "start", "inventory", "quotas", "cohorts", "journal" (what was recorded is not known). A "waiting" gap makes the model blind; for the others the missing fact
 	// itself does.
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`

@@ -149,8 +149,8 @@ func (c *Cluster) inventory() *planner.Inventory {
 		launchable := p.cfg.NodesMax - len(p.nodes)
 		out := planner.Pool{Name: p.cfg.Name, Product: p.cfg.Product, GPUsPerNode: p.cfg.GPUsPerNode, Launchable: &launchable}
 		for _, n := range p.nodes {
-			out.Nodes = append(out.Nodes, planner.Node{Name: n.name, GPUs: n.gpus, FreeGPUs: n.free(), Usable: n.ready <= c.now,
-				Launching: n.ready > c.now})
+			out.Nodes = append(out.Nodes, planner.Node{Name: n.name, GPUs: n.gpus, FreeGPUs: n.free(),
+				Usable: n.ready <= c.now && !n.cordoned, Launching: n.ready > c.now})
 		}
 		inv.Pools = append(inv.Pools, out)
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"forewarm/planner"
 )
 
@@ -25,6 +27,7 @@ func (w *world) inventory(models []Model, targets map[string]target) (*planner.I
 		for res := range n.gpus {
 			unit, strategy := w.unit(n, res, used[n.name][res])
 			unit.Usable, unit.OnlyFor, unit.Domain = open && strategy == "", only, domain
+			unit.Zone = n.labels[corev1.LabelTopologyZone]
 			if strategy == "" {
 				unit.Tenants = tenants[res][n.name]
 			}
@@ -33,6 +36,7 @@ func (w *world) inventory(models []Model, targets map[string]target) (*planner.I
 		if len(n.gpus) == 0 {
 			for product, unit := range byDRA[n.name] {
 				unit.Usable, unit.OnlyFor, unit.Domain = open, only, domain
+				unit.Zone = n.labels[corev1.LabelTopologyZone]
 				all.add(poolKey{first(n.labels, poolLabels), product, ""}, resourceGPU, unit)
 			}
 		}
