@@ -77,19 +77,25 @@ func Decide(s State, p Policy) (Decision, error) {
 		}
 		c.quotaPods = book.pods(c)
 		c.ending = ending
-		c.reserve(room)
 		courses[i] = c
 	}
-	for _, c := range inTurn(courses) {
+	turn := inTurn(courses)
+	for _, c := range turn {
+		c.reserve(room)
+	}
+	for _, c := range turn {
 		c.decide(room, book)
 	}
 	yield(courses, s.Inventory)
-	for _, c := range courses {
+	for _, c := range turn {
 		d.Buffers = append(d.Buffers, c.buffer(room)...)
 	}
+	slices.SortStableFunc(d.Buffers, func(a, b BufferTarget) int { return cmp.Compare(a.Model, b.Model) })
 	d.Pools = poolTargets(room, courses)
-	for _, c := range courses {
+	for _, c := range turn {
 		c.planQuota(room, book)
+	}
+	for _, c := range courses {
 		d.Models = append(d.Models, c.out)
 		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
 		if c.wantedOK || c.remembered { // a plan that was never made must not be remembered as one of 0
