@@ -80,11 +80,13 @@ func Decide(s State, p Policy) (Decision, error) {
 		courses[i] = c
 	}
 	turn := inTurn(courses)
-	for _, c := range turn {
-		c.reserve(room)
-	}
-	for _, c := range turn {
-		c.decide(room, book)
+	for _, tier := range tiers(turn) {
+		for _, c := range tier {
+			c.reserve(room)
+		}
+		for _, c := range tier {
+			c.decide(room, book)
+		}
 	}
 	yield(courses, s.Inventory)
 	for _, c := range turn {
