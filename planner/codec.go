@@ -160,6 +160,12 @@ func (m *ModelState) broken(shapeLeftOut bool) []brokenFact {
 	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
 		add("actuator", fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
 	}
+	if a := m.Actuator; a != nil {
+		if t := a.ScaleDownTolerance; t != nil && !(*t >= 0 && *t <= 10) {
+			add("actuator", fmt.Errorf("actuator.scale_down_tolerance is %v: 0 to 10 are allowed", *t))
+		}
+		add("actuator", a.ScaleUp.problem())
+	}
 	return out
 }
 

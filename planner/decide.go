@@ -68,7 +68,7 @@ func Decide(s State, p Policy) (Decision, error) {
 			c.state, c.portion = &part.state, part.steps
 			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
 		}
-		c.standby = s.model(c.policy.Standby)
+		c.standby = s.served(c.policy.Standby)
 		c.invalid = invalidFacts(s.Gaps, c.state.Name)
 		if s.Inventory != nil {
 			c.quotas = book.of(c, s.Inventory.Pools)
@@ -99,7 +99,10 @@ func Decide(s State, p Policy) (Decision, error) {
 	}
 	for _, c := range courses {
 		d.Models = append(d.Models, c.out)
-		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
+		for _, short := range c.shortfalls {
+			short.Owner = OwnerPlatform // nodes, stock, quota and start times all are
+			d.Shortfalls = append(d.Shortfalls, short)
+		}
 		if c.wantedOK || c.remembered { // a plan that was never made must not be remembered as one of 0
 			d.Memory.Models = append(d.Memory.Models, c.next)
 		}
@@ -114,17 +117,12 @@ func Decide(s State, p Policy) (Decision, error) {
 	return d, nil
 }
 
-// model is the one whose demand a standby is for; nil when there is none.
-func (s *State) model(standby *Standby) *ModelState {
+// served is the model whose demand a standby is for; nil when there is none.
+func (s *State) served(standby *Standby) *ModelState {
 	if standby == nil {
 		return nil
 	}
-	for i := range s.Models {
-		if s.Models[i].Name == standby.For {
-			return &s.Models[i]
-		}
-	}
-	return nil
+	return s.model(standby.For)
 }
 
 // fixZone keeps the offset of t and drops its zone rules and monotonic reading, which JSON does not carry: a State must
@@ -262,6 +260,7 @@ func (c *course) decide(room *room, book *quotaBook) {
 		c.commit()
 		c.place(room, book)
 	}
+	c.admit()
 	c.answer()
 }
 
@@ -281,8 +280,10 @@ func (c *course) commit() {
 func (c *course) answer() {
 	switch c.policy.Authority {
 	case Act:
-		c.out.Answer = c.out.Replicas
-		if c.out.Answer == nil {
+		if c.out.Replicas != nil {
+			told := c.tell(*c.out.Replicas)
+			c.out.Answer = &told
+		} else {
 			c.step(StageGuard, nil, "KEDA gets an error, which blocks scale-in and leaves sibling triggers alone")
 		}
 	default:

@@ -42,8 +42,9 @@ type ModelDecision struct {
 	// Serving replicas are needed by the load of this moment, Warm ones are planned beyond it.
 	Serving int `json:"serving"`
 	Warm    int `json:"warm"`
-	// Answer is what KEDA is told under the model's authority: Replicas when it may act, the configured minimum when it
-	// only observes or advises; nil when there is no number.
+	// Answer is what KEDA is told under the model's authority: the number that makes the HPA arrive at Replicas when it
+	// may act (more than Replicas where the HPA's dead-band would swallow the growth), the configured minimum when it only
+	// observes or advises; nil when there is no number.
 	Answer    *int      `json:"answer"`
 	Authority Authority `json:"authority"`
 	// Lead is the lead time the plan was read at; nil when unknown.
@@ -52,6 +53,9 @@ type ModelDecision struct {
 	Peak *Peak `json:"peak,omitempty"`
 	// Held says why the plan was kept although less was wanted, or nothing could be known; empty when it was not.
 	Held string `json:"held,omitempty"`
+	// Admission is what may be let in while the ready replicas carry less than is asked for; nil while they carry it, or
+	// nobody knows.
+	Admission *Admission `json:"admission,omitempty"`
 	// Findings are the vetoes, hints and unknowns of Diagnose; empty when the model is not diagnosed.
 	Findings []Finding `json:"findings,omitempty"`
 	// Insurance is what the policy's survival and standby add to the plan, each with its price.
@@ -100,6 +104,7 @@ const (
 	StagePlace    Stage = "place"
 	StagePools    Stage = "pools"
 	StageQuota    Stage = "quota"
+	StageAnswer   Stage = "answer"
 )
 
 // Step explains one number.
@@ -133,6 +138,8 @@ type Shortfall struct {
 	Cause    Cause  `json:"cause"`
 	Replicas int    `json:"replicas,omitempty"`
 	Why      string `json:"why"`
+	// Owner is who can remedy it.
+	Owner Owner `json:"owner,omitempty"`
 }
 
 // PoolTarget is how many nodes a pool should have, those under way included.

@@ -19,6 +19,7 @@
 //	pools.go   room for what is needed by the time that a new node could serve (buffers), and nodes per pool
 //	quota.go   quotas to match, by the time that batch work could leave
 //	order.go   everything that changes, in an order that is safe to stop anywhere in
+//	hpa.go     the answer that makes the HPA arrive at the plan
 //
 // and every stage leaves a Step that says the number, the reason, what bound it and what was rejected.
 //

@@ -146,10 +146,12 @@ func (w *scenario) state() State {
 
 func (w *scenario) decideOnce(t *testing.T, d *datadriven.TestData) Decision {
 	t.Helper()
-	out, err := Decide(w.state(), w.policy)
+	s := w.state()
+	out, err := Decide(s, w.policy)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
+	w.records = append(w.records, Recorded{State: s, Policy: w.policy})
 	w.memory = out.Memory
 	return out
 }
@@ -163,6 +165,9 @@ func (w *scenario) decide(t *testing.T, d *datadriven.TestData) string {
 			for _, s := range m.Steps {
 				b.WriteString(stepText(s))
 			}
+		}
+		if d.HasArg("admission") {
+			b.WriteString(admissionText(m.Admission))
 		}
 	}
 	for _, s := range out.Shortfalls {
@@ -179,6 +184,14 @@ func (w *scenario) decide(t *testing.T, d *datadriven.TestData) string {
 		writeTargets(&b, &out)
 	}
 	return b.String()
+}
+
+func admissionText(a *Admission) string {
+	if a == nil {
+		return "  no word on admission\n"
+	}
+	return fmt.Sprintf("  admit %.2f requests/s, queue %s; %s (%s): %s\n", float64(a.Load.Requests), countText(a.QueueDepth), a.Cause,
+		a.Owner, a.Why)
 }
 
 func brief(m ModelDecision) string {

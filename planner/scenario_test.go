@@ -48,10 +48,16 @@ import (
 //	  NAME HH:MM for=D ×MULTIPLIER           today
 //	evidence M snapshot=FILE | none          what testdata/diagnose/FILE saw of a model and the cluster, as of now
 //	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
+//	hpa M [up=T] [down=T] [pods=N] [max=N] [desired=N] [no-scale-out]
+//	                                         how the autoscaler is set up, see scenario.hpa
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
 //	                                         [priority=N] [mode=cost shortage=Cu idle=Co] [survive=node|zone|spot-pool] [standby=M2:SHARE]
-//	decide [brief] [writes]                  one Decision, in full or one line per model; with what is to be written
+//	decide [brief] [writes] [admission]      one Decision, in full or one line per model; with what is to be written, or
+//	                                         with what a gateway may let in
+//	explain M [anew]                         the newest shortage of all decisions so far (since the last explain anew), and
+//	                                         what would have prevented it; one line per phase of a start that could be
+//	                                         shorter: PATH PHASE FROM TO
 //	watch M for=D [every=D] [starts=D]       decides again and again; prints the plan whenever it changes. The load is what
 //	                                         the first path says. With starts, what is planned beyond the supply starts at
 //	                                         once and is ready after D, and what is planned below it goes at once, starting
@@ -78,6 +84,7 @@ type scenario struct {
 	quotas    []Quota
 	calendar  *forecast.Calendar
 	cluster   *ClusterEvidence
+	records   []Recorded // of every decision
 }
 
 type scenarioModel struct {
@@ -102,7 +109,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
 		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
 		"quota": w.quota, "authority": w.authority, "launches-failed": w.launchesFailed,
-		"coverage": w.coverage, "evidence": w.evidence,
+		"coverage": w.coverage, "evidence": w.evidence, "hpa": w.hpa, "explain": w.explain,
 	}
 	run := commands[d.Cmd]
 	if run == nil {

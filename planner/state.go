@@ -151,6 +151,12 @@ type Backlog struct {
 type Actuator struct {
 	// ScaleUpTolerance is the HPA's relative dead-band upwards (0.1 unless the ScaledObject says otherwise).
 	ScaleUpTolerance float64 `json:"scale_up_tolerance"`
+	// ScaleDownTolerance is the dead-band downwards; nil is the HPA's default of 0.1.
+	ScaleDownTolerance *float64 `json:"scale_down_tolerance,omitempty"`
+	// ScaleUp is how fast the HPA may grow; nil is the HPA's default.
+	ScaleUp *ScalingRules `json:"scale_up,omitempty"`
+	// HPADesired is what the HPA last asked for, over all its triggers; nil is unknown.
+	HPADesired *int `json:"hpa_desired_replicas,omitempty"`
 	// Paused is set while the ScaledObject is paused: its HPA is gone and nothing acts on the answer.
 	Paused bool `json:"paused,omitempty"`
 	// PausedAt is the number of replicas that the pause keeps; nil is whatever there was.

@@ -222,14 +222,16 @@ func (c *course) lower(n int, why string) {
 	c.out.Serving = min(c.out.Serving, plan)
 	c.out.Warm = plan - c.out.Serving
 	c.next.Replicas = plan
-	if c.policy.Authority == Act {
-		c.out.Answer = &plan
-	} else {
+	if c.policy.Authority != Act {
 		why += fmt.Sprintf("; its authority is %s, so a person must lower it", c.policy.Authority)
 	}
 	s := c.step(StagePlace, &plan, why)
 	s.BoundBy = "a higher tier"
 	if n > 0 {
 		s.Rejected = rejected
+	}
+	if c.policy.Authority == Act {
+		told := c.tell(plan)
+		c.out.Answer = &told
 	}
 }

@@ -104,6 +104,13 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 	if v.Model.Held != "" {
 		line("held", "%s", v.Model.Held)
 	}
+	if a := v.Model.Admission; a != nil {
+		queue := ""
+		if a.QueueDepth != nil {
+			queue = fmt.Sprintf("; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
+		}
+		line("short", "%s (%s): %s%s", a.Cause, a.Owner, a.Why, queue)
+	}
 	for _, g := range v.Gaps {
 		line("missing", "%s since %s%s", g.Fact, g.Since.Format(time.TimeOnly), prefixed(": ", g.Detail))
 	}
@@ -112,7 +119,7 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 		if s.Replicas > 0 {
 			count = " of " + plural(float64(s.Replicas), "replica")
 		}
-		line("shortfall", "%s%s: %s", s.Cause, count, s.Why)
+		line("shortfall", "%s%s%s: %s", s.Cause, count, ownedBy(s.Owner), s.Why)
 	}
 }
 
@@ -172,6 +179,14 @@ func prefixed(prefix, s string) string {
 		return ""
 	}
 	return prefix + s
+}
+
+// ownedBy is who can remedy something, as it is printed behind it.
+func ownedBy(o planner.Owner) string {
+	if o == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", o)
 }
 
 func orUnknown(s string) string {

@@ -177,7 +177,7 @@ func printDecision(w io.Writer, d *planner.Decision) {
 		if s.Replicas > 0 {
 			fmt.Fprintf(w, ", %d replicas", s.Replicas)
 		}
-		fmt.Fprintf(w, ": %s\n", s.Why)
+		fmt.Fprintf(w, "%s: %s\n", ownedBy(s.Owner), s.Why)
 	}
 	for _, s := range d.Slots {
 		fmt.Fprintf(w, "\nslots in pool %s for %s: %s\n", s.Pool, strings.Join(s.Models, ", "), s)
@@ -216,6 +216,13 @@ func printModel(w io.Writer, m *planner.ModelDecision) {
 		fmt.Fprintf(w, "\n%s: no trustworthy number\n", m.Name)
 	} else {
 		fmt.Fprintf(w, "\n%s: %d replicas (%d serving + %d warm)\n", m.Name, *m.Replicas, m.Serving, m.Warm)
+	}
+	if a := m.Admission; a != nil {
+		fmt.Fprintf(w, "  short: %s (%s): %s", a.Cause, a.Owner, a.Why)
+		if a.QueueDepth != nil {
+			fmt.Fprintf(w, "; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
+		}
+		fmt.Fprintln(w)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range m.Steps {
