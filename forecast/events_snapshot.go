@@ -18,8 +18,8 @@ type eventfulState struct {
 	Usual       usualState
 }
 
-// occasionState is what was seen of an occurrence, which Name, Start and Done find in the calendar. A size that settled is
-// not in it: that is one of a past occurrence.
+// occasionState is what was seen of an occurrence, which Name, Start and Done find in the calendar. A size that
+// settled is not in it: that is one of a past occurrence.
 type occasionState struct {
 	Name         string
 	Start, Done  time.Time
@@ -34,8 +34,8 @@ type usualState struct {
 	Known, Filled, All int
 }
 
-// MarshalBinary returns the whole state, as Auto's does. It must follow a successful Fit, else it is an error, and so is a
-// forecaster inside that has no snapshot.
+// MarshalBinary returns the whole state, as Auto's does. It must follow a successful Fit, else it is an error, and so
+// is a forecaster inside that has no snapshot.
 func (f *Eventful) MarshalBinary() ([]byte, error) {
 	inner, ok := f.inner.(encoding.BinaryMarshaler)
 	if !ok {
@@ -50,7 +50,8 @@ func (f *Eventful) MarshalBinary() ([]byte, error) {
 	}
 	e, u := f.effects, f.effects.usual
 	s := eventfulState{Inner: data, Next: e.next, Until: e.until, Past: e.past, Usual: usualState{
-		Start: u.bins.Start, Bins: u.bins.Values, Sum: u.sum, Total: u.total, Known: u.known, Filled: u.filled, All: u.totalKnown}}
+		Start: u.bins.Start, Bins: u.bins.Values, Sum: u.sum, Total: u.total, Known: u.known, Filled: u.filled,
+		All: u.totalKnown}}
 	for _, o := range e.occ {
 		s.Occasions = append(s.Occasions, occasionState{o.Name, o.Start, o.Done, o.recent, o.all, o.stride, o.seen})
 	}
@@ -61,8 +62,9 @@ func (f *Eventful) MarshalBinary() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// UnmarshalBinary replaces all state with what MarshalBinary returned, which must have been made with the same Calendar,
-// model and Options. Anything else is an error and leaves the Eventful as it was, but not the forecaster inside.
+// UnmarshalBinary replaces all state with what MarshalBinary returned, which must have been made with the same
+// Calendar, model and Options. Anything else is an error and leaves the Eventful as it was, but not the forecaster
+// inside.
 func (f *Eventful) UnmarshalBinary(data []byte) error {
 	inner, ok := f.inner.(interface {
 		encoding.BinaryUnmarshaler
@@ -84,19 +86,21 @@ func (f *Eventful) UnmarshalBinary(data []byte) error {
 	if s.Past != nil {
 		e.past = s.Past
 	}
-	u := e.usual
-	u.bins.Start, u.bins.Values = s.Usual.Start, s.Usual.Bins
-	u.sum, u.total, u.known, u.filled, u.totalKnown = s.Usual.Sum, s.Usual.Total, s.Usual.Known, s.Usual.Filled, s.Usual.All
+	u, kept := e.usual, &s.Usual
+	u.bins.Start, u.bins.Values = kept.Start, kept.Bins
+	u.sum, u.known, u.filled, u.total, u.totalKnown = kept.Sum, kept.Known, kept.Filled, kept.Total, kept.All
 	for _, kept := range s.Occasions {
 		o, ok := f.calendar.occurrence(f.model, kept)
 		if !ok {
-			return fmt.Errorf("decoding the effects of events: the calendar has no event %q at %s", kept.Name, kept.Start.Format(time.RFC3339))
+			return fmt.Errorf("decoding the effects of events: the calendar has no event %q at %s", kept.Name,
+				kept.Start.Format(time.RFC3339))
 		}
 		if kept.Stride < 1 || kept.Seen < 0 || len(kept.All) >= effectSeenMax {
 			return fmt.Errorf("decoding the effects of events: event %q has %d sizes of every %d-th of %d steps", kept.Name,
 				len(kept.All), kept.Stride, kept.Seen)
 		}
-		e.occ = append(e.occ, &occasion{Occurrence: o, recent: kept.Recent, all: kept.All, stride: kept.Stride, seen: kept.Seen})
+		e.occ = append(e.occ, &occasion{Occurrence: o, recent: kept.Recent, all: kept.All, stride: kept.Stride,
+			seen: kept.Seen})
 	}
 	f.effects = e
 	return nil

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestEventfulSnapshotGoesOnAsBefore: restored before, in the middle of and after a learned event, beside a holiday and one
-// of a stated size, the paths and what is said of the events ahead are those of the one that was not interrupted.
+// TestEventfulSnapshotGoesOnAsBefore: restored before, in the middle of and after a learned event, beside a holiday
+// and one of a stated size, the paths and what is said of the events ahead are those of the one that was not
+// interrupted.
 func TestEventfulSnapshotGoesOnAsBefore(t *testing.T) {
 	berlin := mustLocation(t, "Europe/Berlin")
 	sunday := time.Sunday

@@ -53,6 +53,21 @@ func errorOffset(err error, reached int64) int64 {
 
 // Validate reports every broken invariant of the State.
 func (s State) Validate() error {
+	errs := s.unusable()
+	for i := range s.Models {
+		m := &s.Models[i]
+		for _, b := range m.broken(s.shapeLeftOut(m.Name)) {
+			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, b.err))
+		}
+	}
+	if s.Inventory != nil {
+		errs = append(errs, s.Inventory.problems()...)
+	}
+	return errors.Join(append(errs, s.Evidence.problem())...)
+}
+
+// unusable is what is broken about the State itself, so that no Decision can be made of it.
+func (s State) unusable() []error {
 	var errs []error
 	if s.Now.IsZero() {
 		errs = append(errs, errors.New("now is missing"))
@@ -68,15 +83,12 @@ func (s State) Validate() error {
 			errs = append(errs, fmt.Errorf("models[%d] is %q after %q: names must ascend without repeats",
 				i, m.Name, s.Models[i-1].Name))
 		}
-		for _, err := range m.problems() {
-			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, err))
+		if m.Name == "" {
+			errs = append(errs, fmt.Errorf("models[%d]: name is empty", i))
 		}
 	}
-	errs = append(errs, s.Evidence.problem())
-	if s.Inventory != nil {
-		errs = append(errs, s.Inventory.problems()...)
-	}
-	return errors.Join(append(errs, s.Memory.problems()...)...)
+	errs = append(errs, s.groupProblems()...)
+	return append(errs, s.Memory.problems()...)
 }
 
 // Times outside these years are unit mistakes; within them no sum of a time and a lead time leaves what JSON can hold.
@@ -111,48 +123,56 @@ func (m Memory) problems() []error {
 	return errs
 }
 
-func (m *ModelState) problems() []error {
-	var errs []error
-	add := func(err error) {
+// broken are the facts of the model that break an invariant. An empty shape is none while it is known to be left out.
+func (m *ModelState) broken(shapeLeftOut bool) []brokenFact {
+	var out []brokenFact
+	add := func(fact string, err error) {
 		if err != nil {
-			errs = append(errs, err)
+			out = append(out, brokenFact{fact, err})
 		}
 	}
-	if m.Name == "" {
-		add(errors.New("name is empty"))
+	if !shapeLeftOut || m.Shape != (Shape{}) {
+		add("shape", m.Shape.Validate())
 	}
-	add(m.Shape.Validate())
 	if m.Profile != nil {
-		add(m.Profile.Validate())
+		add("profile", m.Profile.Validate())
 	}
 	if m.Requests != nil {
-		add(m.Requests.Validate())
+		add("requests", m.Requests.Validate())
 	}
 	if m.Load != nil && !m.Load.finite() {
-		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
+		add("load", fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
 	}
 	if !slices.IsSorted(m.WeightsOn) {
-		add(fmt.Errorf("weights_on is %q: ascending names are allowed", m.WeightsOn))
+		add("weights_on", fmt.Errorf("weights_on is %q: ascending names are allowed", m.WeightsOn))
 	}
+	var leads []error
 	for _, lt := range m.LeadTimes {
 		if lt.Known() {
-			add(lt.Validate())
+			leads = append(leads, lt.Validate())
 		}
 	}
-	add(m.Signals.problem())
-	add(m.Replicas.problem())
-	add(m.Forecast.problem())
-	add(m.Evidence.problem())
-	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
-		add(fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
+	add("lead_time", errors.Join(leads...))
+	add("waiting", m.Signals.problem())
+	add("replicas", m.Replicas.problem())
+	add("forecast", m.Forecast.problem())
+	add("evidence", m.Evidence.problem())
+	add("actuator", m.Actuator.problem())
+	return out
+}
+
+func (a *Actuator) problem() error {
+	if a == nil {
+		return nil
 	}
-	if a := m.Actuator; a != nil {
-		if t := a.ScaleDownTolerance; t != nil && !(*t >= 0 && *t <= 10) {
-			add(fmt.Errorf("actuator.scale_down_tolerance is %v: 0 to 10 are allowed", *t))
-		}
-		add(a.ScaleUp.problem())
+	errs := []error{a.ScaleUp.problem()}
+	if !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
+		errs = append(errs, fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
 	}
-	return errs
+	if t := a.ScaleDownTolerance; t != nil && !(*t >= 0 && *t <= 10) {
+		errs = append(errs, fmt.Errorf("actuator.scale_down_tolerance is %v: 0 to 10 are allowed", *t))
+	}
+	return errors.Join(errs...)
 }
 
 func (s Signals) problem() error {

@@ -10,9 +10,9 @@ import (
 // ForecastCoverage is how often the quantiles that a forecaster gave in advance held on this model's own past, for each
 // token kind. Decide reads that of the peak over the forecast's horizon.
 //
-// A forecast whose service level held less often than stated, by more than chance explains, is read at a higher one. That
-// never lowers a plan: coverage above the stated level changes nothing. A nil ForecastCoverage, or one of few forecasts,
-// is unknown and changes nothing either.
+// A forecast whose service level held less often than stated, by more than chance explains, is read at a higher one.
+// That never lowers a plan: coverage above the stated level changes nothing. A nil ForecastCoverage, or one of few
+// forecasts, is unknown and changes nothing either.
 type ForecastCoverage struct {
 	Prompt     forecast.Coverage `json:"prompt"`
 	Completion forecast.Coverage `json:"completion"`
@@ -38,8 +38,8 @@ const (
 	coverageErrors = 2
 )
 
-// readLevel is the level at which a forecast is read for a stated service level: that, or a higher one when it has held too
-// rarely; with what was looked at, nil when the coverage is unknown.
+// readLevel is the level at which a forecast is read for a stated service level: that, or a higher one when it has
+// held too rarely; with what was looked at, nil when the coverage is unknown.
 func (f *Forecast) readLevel(stated float64) (float64, *PeakCoverage) {
 	if f.Coverage == nil {
 		return stated, nil
@@ -66,8 +66,8 @@ func (f *Forecast) readLevel(stated float64) (float64, *PeakCoverage) {
 	return level, seen
 }
 
-// coverageNoise is how far the share of n peaks may fall below the stated level by chance. Peaks over a horizon overlap, so
-// that only every horizon-th counts as a trial of its own.
+// coverageNoise is how far the share of n peaks may fall below the stated level by chance. Peaks over a horizon
+// overlap, so that only every horizon-th counts as a trial of its own.
 func coverageNoise(stated float64, n, horizon int) float64 {
 	trials := float64(min(n, coverageMemory)) / float64(max(1, horizon))
 	return coverageErrors * math.Sqrt(stated*(1-stated)/trials)

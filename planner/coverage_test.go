@@ -46,8 +46,8 @@ func TestCoverageNeverLowersAPlan(t *testing.T) {
 	})
 }
 
-// TestReadLevel works the rule out by hand: 3000 forecasts over 1 step count as 2000 trials, so that the noise of p95 is
-// 2·√(.95·.05/2000) = 0.975 points, and over 30 steps as 66.7, so that it is 5.34.
+// TestReadLevel works the rule out by hand: 3000 forecasts over 1 step count as 2000 trials, so that the noise of p95
+// is 2·√(.95·.05/2000) = 0.975 points, and over 30 steps as 66.7, so that it is 5.34.
 func TestReadLevel(t *testing.T) {
 	low := []forecast.Covered{{P: 0.5, Share: 0.4}, {P: 0.9, Share: 0.8}, {P: 0.95, Share: 0.88}, {P: 0.99, Share: 0.96}}
 	for name, c := range map[string]struct {

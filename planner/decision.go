@@ -10,11 +10,14 @@ import (
 //
 // Invariants: Models are sorted by Name and are those of the State.
 type Decision struct {
-	At         time.Time       `json:"at"`
-	Models     []ModelDecision `json:"models"`
-	Pools      []PoolTarget    `json:"pools,omitempty"`
-	Quotas     []QuotaTarget   `json:"quotas,omitempty"`
-	Shortfalls []Shortfall     `json:"shortfalls,omitempty"`
+	At      time.Time       `json:"at"`
+	Models  []ModelDecision `json:"models"`
+	Pools   []PoolTarget    `json:"pools,omitempty"`
+	Buffers []BufferTarget  `json:"buffers,omitempty"`
+	Quotas  []QuotaTarget   `json:"quotas,omitempty"`
+	// Order is everything that changes, in the order in which it is to be carried out.
+	Order      []Change    `json:"order,omitempty"`
+	Shortfalls []Shortfall `json:"shortfalls,omitempty"`
 	// Slots is what the free GPUs are worth to each model, per pool that can hold it; empty while the hardware is unknown.
 	Slots  []ModelSlots `json:"slots,omitempty"`
 	Gaps   []Gap        `json:"gaps,omitempty"`
@@ -55,6 +58,8 @@ type ModelDecision struct {
 	Admission *Admission `json:"admission,omitempty"`
 	// Findings are the vetoes, hints and unknowns of Diagnose; empty when the model is not diagnosed.
 	Findings []Finding `json:"findings,omitempty"`
+	// Insurance is what the policy's survival and standby add to the plan, each with its price.
+	Insurance []Insurance `json:"insurance,omitempty"`
 	// Steps explain every number, in the order of the flow.
 	Steps []Step `json:"steps"`
 }
@@ -89,6 +94,7 @@ type Stage string
 
 // The stages, in the order in which they run.
 const (
+	StageMix      Stage = "mix"
 	StageDemand   Stage = "demand"
 	StageSize     Stage = "size"
 	StageProbe    Stage = "probe"
@@ -136,17 +142,44 @@ type Shortfall struct {
 	Owner Owner `json:"owner,omitempty"`
 }
 
-// PoolTarget is how many nodes a pool should have.
+// PoolTarget is how many nodes a pool should have, those under way included.
 type PoolTarget struct {
 	Pool  string `json:"pool"`
 	Nodes int    `json:"nodes"`
-	Why   string `json:"why"`
+	// Now is how many there are, those under way included.
+	Now int    `json:"nodes_now"`
+	Why string `json:"why"`
+	// By says who brings the change about: the pods that wait (PodsWait), the buffers (BufferChunks), or the pool's own
+	// count of nodes (NodeCount).
+	By PoolActuator `json:"by"`
+}
+
+// PoolActuator is what makes a pool grow or shrink.
+type PoolActuator string
+
+// The actuators of pools.
+const (
+	PodsWait     PoolActuator = "waiting pods"
+	BufferChunks PoolActuator = "buffer"
+	NodeCount    PoolActuator = "node count"
+)
+
+// BufferTarget is room that is to be kept free in a pool for replicas of a model: what will be needed at the lead time of
+// a node beyond what KEDA is told and what runs. Buffers that are not named are to be 0.
+type BufferTarget struct {
+	Model    string `json:"model"`
+	Pool     string `json:"pool"`
+	Replicas int    `json:"replicas"`
+	Why      string `json:"why"`
 }
 
 // QuotaTarget is how many GPUs a queue's flavor should be allowed.
 type QuotaTarget struct {
-	Queue   string `json:"queue"`
-	Flavor  string `json:"flavor"`
-	Nominal int    `json:"nominal_gpus"`
-	Why     string `json:"why"`
+	Queue    string `json:"queue"`
+	Flavor   string `json:"flavor"`
+	Resource string `json:"resource,omitempty"` // as in Quota
+	Nominal  int    `json:"nominal_gpus"`
+	// Now is what it is.
+	Now int    `json:"nominal_now_gpus"`
+	Why string `json:"why"`
 }

@@ -30,6 +30,9 @@ func (c *course) demand() {
 	if c.missingGauge != "" {
 		missing = append(missing, c.missingGauge)
 	}
+	if c.invalid != "" {
+		missing = append(missing, c.invalid)
+	}
 	c.blind = strings.Join(missing, ", ")
 	c.level = c.policy.ServiceLevel
 	if c.forecastOK {

@@ -64,10 +64,8 @@ func readSnapshot(t testing.TB, file string) snapshot {
 	if err := readStrict(f, &s); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range append(s.Model.problems(), s.Cluster.problem()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	if broken, err := s.Model.broken(false), s.Cluster.problem(); len(broken) > 0 || err != nil {
+		t.Fatal(broken, err)
 	}
 	if s.Proves == "" {
 		t.Fatal("a snapshot opens with what it proves")

@@ -17,25 +17,25 @@ type Recorded struct {
 	Policy Policy
 }
 
-// ChangeKind is what kind of change would have prevented a shortage.
-type ChangeKind string
+// RemedyKind is what kind of change would have prevented a shortage.
+type RemedyKind string
 
 // The kinds, in the order in which the first that prevents the shortage is named: what a line of configuration changes
 // comes before what somebody has to build or buy.
 const (
-	ChangeLimit     ChangeKind = "higher replicas_max"
-	ChangeAuthority ChangeKind = "authority act"
-	ChangeVeto      ChangeKind = "remedy of a veto"
-	ChangeQuota     ChangeKind = "more quota"
-	ChangeLevel     ChangeKind = "higher service level"
-	ChangePhase     ChangeKind = "faster phase"
-	ChangeSlots     ChangeKind = "more slots"
-	ChangeEarlier   ChangeKind = "earlier start"
+	RemedyLimit     RemedyKind = "higher replicas_max"
+	RemedyAuthority RemedyKind = "authority act"
+	RemedyVeto      RemedyKind = "remedy of a veto"
+	RemedyQuota     RemedyKind = "more quota"
+	RemedyLevel     RemedyKind = "higher service level"
+	RemedyPhase     RemedyKind = "faster phase"
+	RemedySlots     RemedyKind = "more slots"
+	RemedyEarlier   RemedyKind = "earlier start"
 )
 
-// Change is one change and what a replay with it gives.
-type Change struct {
-	Kind  ChangeKind `json:"kind"`
+// Remedy is one change and what a replay with it gives.
+type Remedy struct {
+	Kind  RemedyKind `json:"kind"`
 	What  string     `json:"what"`
 	Owner Owner      `json:"owner"`
 	// Prevents is whether no replica would have been short; Short is how many still would have been, at worst.
@@ -59,8 +59,8 @@ type Explanation struct {
 	// Lead is the lead time that the plan counted with when the shortage began; 0 is unknown.
 	Lead time.Duration `json:"lead_ns,omitempty"`
 	// Changes are all that were replayed; Remedy is the first that prevents the shortage, nil when none does.
-	Changes []Change `json:"changes,omitempty"`
-	Remedy  *Change  `json:"remedy,omitempty"`
+	Changes []Remedy `json:"changes,omitempty"`
+	Remedy  *Remedy  `json:"remedy,omitempty"`
 	Why     string   `json:"why"`
 }
 
@@ -79,7 +79,7 @@ func Explain(model string, records []Recorded, removals []Removal) (Explanation,
 	e := Explanation{Model: model}
 	x := explaining{model: model}
 	for _, r := range records {
-		if r.State.model(model) != nil {
+		if r.State.modelNamed(model) != nil {
 			x.records = append(x.records, r)
 		}
 	}
@@ -117,17 +117,17 @@ func Explain(model string, records []Recorded, removals []Removal) (Explanation,
 		}
 		left, known := x.short(after)
 		c.Short, c.Prevents = left, known && left == 0
-		e.Changes = append(e.Changes, c.Change)
+		e.Changes = append(e.Changes, c.Remedy)
 		if c.Prevents && e.Remedy == nil {
-			remedy := c.Change
+			remedy := c.Remedy
 			e.Remedy = &remedy
 		}
 	}
 	return e, nil
 }
 
-// model returns a model's state, or nil.
-func (s *State) model(name string) *ModelState {
+// modelNamed returns a model's state, or nil.
+func (s *State) modelNamed(name string) *ModelState {
 	i, ok := slices.BinarySearchFunc(s.Models, name, func(m ModelState, name string) int { return cmp.Compare(m.Name, name) })
 	if !ok {
 		return nil
@@ -177,7 +177,7 @@ func (x *explaining) replay(change func(*State, *ModelPolicy)) ([]outcome, error
 }
 
 func (x *explaining) outcome(s *State, d *Decision) outcome {
-	m, md := s.model(x.model), d.Model(x.model)
+	m, md := s.modelNamed(x.model), d.Model(x.model)
 	o := outcome{at: s.Now, decision: md}
 	supply := 0
 	if m.Replicas != nil {
@@ -266,7 +266,7 @@ func (x *explaining) describe(e *Explanation, base []outcome) {
 
 // candidate is a change and how to make it.
 type candidate struct {
-	Change
+	Remedy
 	apply func(*State, *ModelPolicy)
 }
 
@@ -275,14 +275,14 @@ func (x *explaining) changes(e *Explanation, base []outcome, removals []Removal)
 	out := x.policyChanges(e, base)
 	for _, level := range []float64{0.99, 0.999} {
 		if level > x.records[x.first].Policy.For(x.model).ServiceLevel {
-			out = append(out, candidate{Change{Kind: ChangeLevel, What: fmt.Sprintf("service_level %g", level), Owner: OwnerPlatform},
+			out = append(out, candidate{Remedy{Kind: RemedyLevel, What: fmt.Sprintf("service_level %g", level), Owner: OwnerPlatform},
 				func(_ *State, p *ModelPolicy) { p.ServiceLevel = max(p.ServiceLevel, level) }})
 		}
 	}
 	removals = slices.Clone(removals)
 	slices.SortStableFunc(removals, func(a, b Removal) int { return cmp.Compare(a.From-a.To, b.From-b.To) })
 	for _, r := range removals {
-		out = append(out, candidate{Change{Kind: ChangePhase, Owner: phaseOwner(r.Phase),
+		out = append(out, candidate{Remedy{Kind: RemedyPhase, Owner: phaseOwner(r.Phase),
 			What: fmt.Sprintf("%s on %s in %s instead of %s", r.Phase, r.Path, shortDuration(r.To), shortDuration(r.From))},
 			func(s *State, _ *ModelPolicy) { x.shorten(s, r) }})
 	}
@@ -295,7 +295,7 @@ func (x *explaining) changes(e *Explanation, base []outcome, removals []Removal)
 		if e.Asked.After(by) {
 			what += fmt.Sprintf(", %s before the plan asked for them", shortDuration(e.Asked.Sub(by)))
 		}
-		out = append(out, candidate{Change{Kind: ChangeEarlier, What: what, Owner: OwnerPlatform}, func(_ *State, p *ModelPolicy) {
+		out = append(out, candidate{Remedy{Kind: RemedyEarlier, What: what, Owner: OwnerPlatform}, func(_ *State, p *ModelPolicy) {
 			p.Authority, p.ReplicasMin = Act, max(p.ReplicasMin, e.Need)
 			if p.ReplicasMax > 0 {
 				p.ReplicasMax = max(p.ReplicasMax, e.Need)
@@ -309,21 +309,21 @@ func (x *explaining) changes(e *Explanation, base []outcome, removals []Removal)
 func (x *explaining) policyChanges(e *Explanation, base []outcome) (out []candidate) {
 	p := x.records[x.first].Policy.For(x.model)
 	if p.ReplicasMax > 0 && p.ReplicasMax < e.Need {
-		out = append(out, candidate{Change{Kind: ChangeLimit, Owner: OwnerApplication,
+		out = append(out, candidate{Remedy{Kind: RemedyLimit, Owner: OwnerApplication,
 			What: fmt.Sprintf("replicas_max of at least %d instead of %d", e.Need, p.ReplicasMax)},
 			func(_ *State, p *ModelPolicy) { p.ReplicasMax = 0 }})
 	}
 	if p.Authority != Act {
-		out = append(out, candidate{Change{Kind: ChangeAuthority, Owner: OwnerPlatform,
+		out = append(out, candidate{Remedy{Kind: RemedyAuthority, Owner: OwnerPlatform,
 			What: fmt.Sprintf("under %s KEDA was told %d whatever the plan was", p.Authority, p.ReplicasMin)},
 			func(_ *State, p *ModelPolicy) { p.Authority = Act }})
 	}
 	if rule, ok := vetoOf(base[:x.last+1]); ok {
-		out = append(out, candidate{Change{Kind: ChangeVeto, Owner: rule.Owner, What: fmt.Sprintf("%s: %s", rule.Rule, rule.Remedy)},
-			func(s *State, _ *ModelPolicy) { s.Evidence, s.model(x.model).Evidence = nil, nil }})
+		out = append(out, candidate{Remedy{Kind: RemedyVeto, Owner: rule.Owner, What: fmt.Sprintf("%s: %s", rule.Rule, rule.Remedy)},
+			func(s *State, _ *ModelPolicy) { s.Evidence, s.modelNamed(x.model).Evidence = nil, nil }})
 	}
 	if len(x.records[x.first].State.Quotas) > 0 {
-		out = append(out, candidate{Change{Kind: ChangeQuota, Owner: OwnerPlatform, What: "no limit by quota"},
+		out = append(out, candidate{Remedy{Kind: RemedyQuota, Owner: OwnerPlatform, What: "no limit by quota"},
 			func(s *State, _ *ModelPolicy) { s.Quotas, s.Cohorts = nil, nil }})
 	}
 	return out
@@ -342,7 +342,7 @@ func vetoOf(all []outcome) (Finding, bool) {
 
 // shorten makes the starts on a path as much shorter as the removal says, in proportion at every quantile.
 func (x *explaining) shorten(s *State, r Removal) {
-	m := s.model(x.model)
+	m := s.modelNamed(x.model)
 	m.LeadTimes = slices.Clone(m.LeadTimes)
 	for i := range m.LeadTimes {
 		lt := &m.LeadTimes[i]
@@ -357,7 +357,7 @@ func (x *explaining) shorten(s *State, r Removal) {
 
 // moreSlots adds a node that holds all that is needed to the first pool that can hold the model.
 func (x *explaining) moreSlots(need int) (candidate, bool) {
-	inv, shape := x.records[x.first].State.Inventory, x.records[x.first].State.model(x.model).Shape
+	inv, shape := x.records[x.first].State.Inventory, x.records[x.first].State.modelNamed(x.model).Shape
 	if inv == nil {
 		return candidate{}, false
 	}
@@ -367,7 +367,7 @@ func (x *explaining) moreSlots(need int) (candidate, bool) {
 		return candidate{}, false
 	}
 	gpus := need * shape.GPUs * max(1, shape.Pods)
-	return candidate{Change{Kind: ChangeSlots, Owner: OwnerPlatform,
+	return candidate{Remedy{Kind: RemedySlots, Owner: OwnerPlatform,
 		What: fmt.Sprintf("%d more free GPUs on running nodes of pool %s", gpus, inv.Pools[i].Name)}, func(s *State, _ *ModelPolicy) {
 		if s.Inventory == nil {
 			return

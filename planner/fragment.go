@@ -38,7 +38,8 @@ type Fragmentation struct {
 	// Reclaimable are the slots if pods of lower priority than the model's gave way; nil while the priority of the model's
 	// own pods is unknown.
 	Reclaimable *int `json:"slots_reclaimable,omitempty"`
-	// Reachable adds to Slots what nodes under way and nodes that may be launched bring; nil while the limit is unknown.
+	// Reachable adds to Slots what empty nodes bring: those under way and those that may be launched, as far as limits,
+	// reservations, the provider's stock and, in a Decision, the model's quota go; nil while the limit is unknown.
 	Reachable *int `json:"slots_reachable,omitempty"`
 	// FGD is the free GPUs on nodes that hold no slot at all: the measure of Weng et al., "Beware of Fragmentation:
 	// Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC 2023, for whole GPUs. It is blind to what
@@ -95,6 +96,18 @@ func (p *Pool) holds(s Shape) bool {
 // cannot hold the shape. The shape must be valid. Cost: linear in the nodes, times the distinct subsets of one node's
 // tenants for the move.
 func (p *Pool) Fragmentation(s Shape, model string) (f Fragmentation, ok bool) {
+	g := growth{cause: PoolLimit, nodes: launchMax}
+	if p.Launchable != nil {
+		g.nodes = min(g.nodes, *p.Launchable)
+	}
+	if p.NoStock {
+		g = growth{cause: NoStock}
+	}
+	return p.fragmentation(s, model, g)
+}
+
+// fragmentation is Fragmentation for a pool that may grow so far.
+func (p *Pool) fragmentation(s Shape, model string, g growth) (f Fragmentation, ok bool) {
 	if !p.holds(s) {
 		return Fragmentation{}, false
 	}
@@ -124,7 +137,7 @@ func (p *Pool) Fragmentation(s Shape, model string) (f Fragmentation, ok bool) {
 	if ownKnown {
 		f.Reclaimable = &reclaimable
 	}
-	f.Reachable = p.reachable(s, f.Slots)
+	f.Reachable = p.reachable(ask{s, model}, f.Slots, g)
 	if s.Pods > 1 {
 		f.groups(p, s, model)
 	} else {
@@ -185,17 +198,23 @@ func (n *Node) below(priority int) int {
 	return gpus
 }
 
-// reachable adds nodes under way and those that may be launched. A launch fails while the provider has none, but what is
-// under way was counted before.
-func (p *Pool) reachable(s Shape, slots int) *int {
-	perNode := p.GPUsPerNode / s.GPUs
+// reachable adds nodes under way, and those that may be launched. What is under way comes whatever the stock is now.
+func (p *Pool) reachable(a ask, slots int, g growth) *int {
+	empty := p.emptyNode()
+	perNode := empty.slots(a)
+	slots += p.Launching * perNode
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; n.Launching && !n.Usable {
+			room := roomOf(n)
+			slots += room.slots(a)
+		}
+	}
 	switch {
-	case p.NoStock:
-	case perNode == 0:
-	case p.Launchable == nil:
+	case perNode == 0 || g.cause == NoStock && g.nodes == 0:
+	case p.Launchable == nil && !p.Static && len(p.Reservations) == 0:
 		return nil
 	default:
-		slots += (min(*p.Launchable, launchMax) + p.Launching) * perNode
+		slots += g.nodes * perNode
 	}
 	return &slots
 }
@@ -212,13 +231,14 @@ type alike struct {
 	pool     int
 	shape    Shape
 	own      string // the model itself where nodes are kept for some
+	quota    int    // the pods that its quota admits
 	priority int
 	known    bool
 }
 
 // modelSlots is the worth of every pool to every model that can be in it, by the pool's name, then by the first model.
-// It is computed once for all models that are alike.
-func modelSlots(s State) []ModelSlots {
+// It is computed once for all models that are alike. quota is the pods beyond those there are that a model's quota admits.
+func modelSlots(s State, g growthRules, quota func(model int) int) []ModelSlots {
 	if s.Inventory == nil {
 		return nil
 	}
@@ -231,13 +251,13 @@ func modelSlots(s State) []ModelSlots {
 	for i, p := range pools {
 		at := map[alike]int{}
 		kept := slices.ContainsFunc(p.Nodes, func(n Node) bool { return len(n.OnlyFor) > 0 })
-		priorities := p.priorities()
+		priorities, growth := p.priorities(), g.of(p)
 		for k := range s.Models {
 			m := &s.Models[k]
-			if !p.holds(m.Shape) {
+			if m.Shape == (Shape{}) || !p.holds(m.Shape) {
 				continue
 			}
-			key := alike{pool: i, shape: m.Shape}
+			key := alike{pool: i, shape: m.Shape, quota: quota(k)}
 			if kept {
 				key.own = m.Name
 			}
@@ -246,7 +266,10 @@ func modelSlots(s State) []ModelSlots {
 				out[same].Models = append(out[same].Models, m.Name)
 				continue
 			}
-			f, _ := p.Fragmentation(m.Shape, m.Name)
+			f, _ := p.fragmentation(m.Shape, m.Name, growth)
+			if f.Reachable != nil {
+				*f.Reachable = min(*f.Reachable, max(f.Slots, key.quota))
+			}
 			at[key] = len(out)
 			out = append(out, ModelSlots{Models: []string{m.Name}, Fragmentation: f})
 		}

@@ -134,7 +134,7 @@ func (w *scenario) newTracker(t *testing.T, d *datadriven.TestData, m *scenarioM
 
 func (w *scenario) state() State {
 	s := State{Now: w.now, Interval: 15 * time.Second, Inventory: w.inventory, Memory: w.memory, Gaps: w.gaps,
-		Evidence: w.cluster}
+		Quotas: w.quotas, Evidence: w.cluster}
 	slices.Sort(w.names)
 	for _, name := range w.names {
 		m := w.models[name].state
@@ -179,6 +179,9 @@ func (w *scenario) decide(t *testing.T, d *datadriven.TestData) string {
 	}
 	for _, p := range out.Pools {
 		fmt.Fprintf(&b, "pool: %s should have %d nodes, %s\n", p.Pool, p.Nodes, p.Why)
+	}
+	if d.HasArg("writes") {
+		writeTargets(&b, &out)
 	}
 	return b.String()
 }

@@ -85,11 +85,12 @@ func (r *room) slotPath(m *ModelState, path coldstart.Path) (coldstart.Path, str
 	}
 	fits, held := 0, 0
 	for i := range r.pools {
-		if !r.pools[i].holds(m.Shape) {
+		if !r.pools[i].pool.holds(m.Shape) {
 			continue
 		}
-		for _, n := range r.pools[i].nodes {
-			if n.free < m.Shape.GPUs {
+		for k := range r.pools[i].ready.nodes {
+			n := &r.pools[i].ready.nodes[k]
+			if n.slots(ask{m.Shape, m.Name}) == 0 {
 				continue
 			}
 			fits++
@@ -121,7 +122,7 @@ func (r *room) reclaimable(m *ModelState) (node string, ok bool) {
 		return "", false
 	}
 	for i := range r.pools {
-		if !r.pools[i].holds(m.Shape) {
+		if !r.pools[i].pool.holds(m.Shape) {
 			continue
 		}
 		for _, n := range r.pools[i].pool.Nodes {

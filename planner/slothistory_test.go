@@ -119,8 +119,8 @@ func TestSlotPathProperty(t *testing.T) {
 			}
 			p.Nodes = append(p.Nodes, n)
 		}
-		r := newRoom(&Inventory{Pools: []Pool{p}})
-		path, _ := r.path(m.Shape)
+		r := newRoom(&Inventory{Pools: []Pool{p}}, growthRules{now: monday})
+		path, _, _ := r.path(ask{m.Shape, m.Name})
 		got, _ := r.slotPath(&m, path)
 		want := coldstart.ColdNode
 		switch {

@@ -46,9 +46,20 @@ type ModelState struct {
 	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
 	Requests *RequestMix `json:"requests,omitempty"`
 	Actuator *Actuator   `json:"actuator,omitempty"`
+	// Serves names another model of the State whose load this one carries a part of, as another variant of it (GPU product,
+	// shape, spot) or as one of its pools; empty when it has a load of its own. Its own Load, Forecast, Requests and Signals
+	// are then not looked at.
+	Serves string `json:"serves,omitempty"`
+	// Role is the part of the work that its replicas do; empty is all of it.
+	Role Role `json:"role,omitempty"`
+	// Price is what one replica costs per hour; nil is unknown, and then GPUs stand in for the prices of all variants.
+	Price *Price `json:"price_per_hour,omitempty"`
 	// Evidence is what Diagnose looks at; nil leaves the model undiagnosed.
 	Evidence *Evidence `json:"evidence,omitempty"`
 }
+
+// Price is an amount of money; all prices of a State are in one currency.
+type Price float64
 
 // Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.
 //
@@ -81,6 +92,8 @@ type Replicas struct {
 	Leaving int `json:"leaving,omitempty"`
 	// Desired is what the workload's scale asks for; nil is unknown.
 	Desired *int `json:"desired,omitempty"`
+	// MaxSurge is how many replicas beyond Desired a rollout that is under way may run; nil while there is none.
+	MaxSurge *int `json:"max_surge,omitempty"`
 }
 
 // StartingReplica is one replica on its way up.
@@ -89,6 +102,18 @@ type StartingReplica struct {
 	ID    string         `json:"id"`
 	Since time.Time      `json:"since"`
 	Path  coldstart.Path `json:"path,omitempty"`
+	// Pending is set while it has no node yet and holds no GPUs: room is kept for it. One of which that is not known counts
+	// as on a node.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// surgeLeft is how many more replicas a rollout under way may add beyond the workload's scale; 0 while that, or whether
+// there is a rollout, is unknown.
+func (r Replicas) surgeLeft() int {
+	if r.MaxSurge == nil || r.Desired == nil {
+		return 0
+	}
+	return max(0, *r.MaxSurge-max(0, r.Ready+len(r.Starting)-*r.Desired))
 }
 
 // ordered are the starting replicas that were ordered, the longest under way first. What starts beyond the workload's
@@ -159,9 +184,11 @@ type Gap struct {
 	// Model is empty for facts of the whole cluster.
 	Model string `json:"model,omitempty"`
 	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time",
-	// "start", "inventory", "quotas", "cohorts". A "waiting" gap makes the model blind; for the others the missing fact
+	// "start", "inventory", "quotas", "cohorts", "journal" (what was recorded is not known). A "waiting" gap makes the model blind; for the others the missing fact
 	// itself does.
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`
 	Detail string    `json:"detail,omitempty"`
+	// Invalid is set when the fact was there and broke an invariant, so that it was left out. It makes its model blind.
+	Invalid bool `json:"invalid,omitempty"`
 }

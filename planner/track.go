@@ -38,6 +38,10 @@ type TrackedModel struct {
 	Name    string
 	Shape   Shape
 	Profile *Profile // nil is unknown
+	// Serves, Role and Price are as in ModelState. A model that serves another is not forecast by itself.
+	Serves string
+	Role   Role
+	Price  *Price
 }
 
 // Tracker turns Observations into States: it keeps one forecaster per model and token kind, the cold-start ledger and
@@ -279,23 +283,28 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, inv *Inven
 	gap := func(fact, format string, args ...any) {
 		gaps = append(gaps, Gap{Model: m.Name, Fact: fact, Since: now, Detail: fmt.Sprintf(format, args...)})
 	}
-	if err := t.ingest(m, look, now); err != nil {
-		gap("load", "%v", err)
+	if m.Serves == "" {
+		if err := t.ingest(m, look, now); err != nil {
+			gap("load", "%v", err)
+		}
 	}
 	for _, s := range t.learnStarts(m, look, now) {
 		gap("start", "%s", s)
 	}
 	ms := ModelState{
 		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
-		Evidence:  look.Evidence,
+		Evidence: look.Evidence, Serves: m.Serves, Role: m.Role, Price: m.Price,
 		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
 		LeadTimes: t.leadTimes(m, now), WeightsOn: present(m.weightsOn, inv),
 	}
-	ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
-	ms.Requests = m.sizes.mix()
-	ms.Forecast = t.forecast(m)
-	if ms.Forecast == nil {
-		gap("forecast", "%s", m.fitProblem)
+	if m.Serves == "" {
+		ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
+		ms.Requests = m.sizes.mix()
+		if ms.Forecast = t.forecast(m); ms.Forecast == nil {
+			gap("forecast", "%s", m.fitProblem)
+		}
+	} else {
+		ms.Load = nil // that of the model it serves counts
 	}
 	if ms.Profile == nil {
 		gap("profile", "no replica profile is configured")

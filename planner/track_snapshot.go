@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// ErrNoSnapshot is returned, wrapped, for a model that has nothing worth keeping: it is not fitted yet, or its method has no
-// snapshots. Its history is read anew after a restart.
+// ErrNoSnapshot is returned, wrapped, for a model that has nothing worth keeping: it is not fitted yet, or its method
+// has no snapshots. Its history is read anew after a restart.
 var ErrNoSnapshot = errors.New("planner: no snapshot")
 
-// ModelSnapshot is what a Tracker has learned of one model's load: with it a later Tracker goes on where this one stood,
-// without reading weeks of history.
+// ModelSnapshot is what a Tracker has learned of one model's load: with it a later Tracker goes on where this one
+// stood, without reading weeks of history.
 type ModelSnapshot struct{ state trackedState }
 
 // trackedState is the form of a ModelSnapshot on disk. It belongs to this version of forewarm (see forecast.Auto's
@@ -30,8 +30,8 @@ type trackedState struct {
 	Prompt, Completion []byte // of the forecasters
 }
 
-// Snapshot returns what was learned of a model's load, as DecodeSnapshot reads it: about 0.4 MB for weeks of minutes. It
-// returns ErrNoSnapshot, wrapped, when there is nothing to keep. Starts are not in it: the ledger has them.
+// Snapshot returns what was learned of a model's load, as DecodeSnapshot reads it: about 0.4 MB for weeks of minutes.
+// It returns ErrNoSnapshot, wrapped, when there is nothing to keep. Starts are not in it: the ledger has them.
 func (t *Tracker) Snapshot(model string) ([]byte, error) {
 	m := t.byName[model]
 	if m == nil {
@@ -66,14 +66,16 @@ func (t *Tracker) Snapshot(model string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// DecodeSnapshot reads what Snapshot has returned. The forecasters in it are read by Restore, which knows their options.
+// DecodeSnapshot reads what Snapshot has returned. The forecasters in it are read by Restore, which knows their
+// options.
 func DecodeSnapshot(data []byte) (*ModelSnapshot, error) {
 	var s trackedState
 	if err := gob.NewDecoder(bytes.NewReader(data)).Decode(&s); err != nil {
 		return nil, fmt.Errorf("planner: decoding a snapshot: %w", err)
 	}
 	if s.Step <= 0 || s.Steps < 1 || s.Next.IsZero() {
-		return nil, fmt.Errorf("planner: decoding a snapshot: %d steps of %v up to %s", s.Steps, s.Step, s.Next.Format(time.RFC3339))
+		return nil, fmt.Errorf("planner: decoding a snapshot: %d steps of %v up to %s", s.Steps, s.Step,
+			s.Next.Format(time.RFC3339))
 	}
 	return &ModelSnapshot{s}, nil
 }
@@ -81,11 +83,11 @@ func DecodeSnapshot(data []byte) (*ModelSnapshot, error) {
 // End is the end of the newest step that the snapshot has seen.
 func (s *ModelSnapshot) End() time.Time { return s.state.Next }
 
-// Restore replaces what is known of the snapshot's model by the snapshot and the steps since, which start at its End; an
-// empty tail adds none. Steps between the tail's end and the next Observation are missing, as in any outage.
+// Restore replaces what is known of the snapshot's model by the snapshot and the steps since, which start at its End;
+// an empty tail adds none. Steps between the tail's end and the next Observation are missing, as in any outage.
 //
-// A snapshot that was made with another step, method, horizon, history or calendar, and a tail that does not continue it,
-// are an error and change nothing.
+// A snapshot that was made with another step, method, horizon, history or calendar, and a tail that does not continue
+// it, are an error and change nothing.
 func (t *Tracker) Restore(s *ModelSnapshot, tail LoadHistory) error {
 	old := t.byName[s.state.Model]
 	if old == nil {

@@ -26,8 +26,9 @@ func wavy(start time.Time, n int) LoadHistory {
 	return steps(start, prompt...)
 }
 
-// TestRestoredTrackerGoesOnAsBefore: a Tracker that reads a snapshot, and the load since it was made, is in the State that
-// the one that was never stopped is in, to the last digit, then and for as long as both go on; with and without events.
+// TestRestoredTrackerGoesOnAsBefore: a Tracker that reads a snapshot, and the load since it was made, is in the State
+// that the one that was never stopped is in, to the last digit, then and for as long as both go on; with and without
+// events.
 func TestRestoredTrackerGoesOnAsBefore(t *testing.T) {
 	calendar, err := forecast.NewCalendar([]forecast.Event{
 		{Name: "all-hands", Start: monday.Add(-2*24*time.Hour + time.Hour), Duration: 2 * time.Hour, Recurrence: "FREQ=DAILY", Learn: true}})

@@ -35,6 +35,10 @@ func (c *course) warm() {
 		c.warmBlind()
 		return
 	}
+	if c.policy.Mode == ModeCost {
+		c.warmCost()
+		return
+	}
 	raise := c.raiseWindow()
 	needs := c.pathNeeds(raise.first, raise.last)
 	need := quantileCount(needs, c.level)
@@ -46,8 +50,9 @@ func (c *course) warm() {
 	c.wantedOK = true
 	current := max(c.supply, c.memory.Replicas)
 	raised := c.supply + quantileCount(c.pathShortages(raise, needs), c.level)
-	raised = min(raised, need+1, replicasLimit)
+	raised = min(raised, need+c.replacements(), replicasLimit)
 	hold := c.holdNeed()
+	c.giveUp()
 	switch {
 	case raised > current:
 		c.wanted = raised
@@ -218,11 +223,16 @@ func (c *course) release(w raiseWindow, need, target int, hold holdWindow, curre
 
 // holdNeed is H: the peak need until a replica that is released now could be back, or one ordered now could be there.
 func (c *course) holdNeed() holdWindow {
-	until := c.forecastEnd()
-	if c.lead != nil {
-		until = c.now.Add(max(c.policy.DrainTime+c.leadBack(), c.lead.Time) + c.interval)
-	}
+	until := c.holdUntil()
 	return holdWindow{replicas: c.needBefore(until), until: until}
+}
+
+// holdUntil is the end of that time; without a known lead time, that of the forecast.
+func (c *course) holdUntil() time.Time {
+	if c.lead == nil {
+		return c.forecastEnd()
+	}
+	return c.now.Add(max(c.policy.DrainTime+c.leadBack(), c.lead.Time) + c.interval)
 }
 
 // holdWindow is the need from now until a time.
@@ -259,8 +269,34 @@ func (c *course) pathNeeds(first, last int) []int {
 			peak = math.Max(peak, p.utilisation(prompt[k], completion[k]))
 		}
 		needs[i] = ceilCount(peak)
+		if needs[i] == 1 && c.idle(prompt[first:last+1], completion[first:last+1]) {
+			needs[i] = 0
+		}
 	}
 	return needs
+}
+
+// idle reports whether a stretch of a path has less than half a request in it, so that it most likely has none: a model
+// that may go to zero is not kept up by the hundredth of a request that a forecaster's mean leaves at night. Without known
+// sizes of requests any token is one.
+func (c *course) idle(prompt, completion []float64) bool {
+	if c.policy.ReplicasMin > 0 {
+		return false
+	}
+	mix := c.rates.mix
+	if mix == nil {
+		mix = c.state.Requests
+	}
+	if mix == nil {
+		return false
+	}
+	p, g := 0.0, 0.0
+	for k := range prompt {
+		p += prompt[k]
+		g += completion[k]
+	}
+	seconds := c.state.Forecast.Prompt.Step.Seconds()
+	return p*seconds < float64(mix.Prompt)/2 && g*seconds < float64(mix.Completion)/2
 }
 
 // pathShortages is, per sample path, the largest shortage within the raise window given when the starting replicas
@@ -277,6 +313,10 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	f, p := c.state.Forecast, &c.rates.Profile
 	arrivals := c.arrivals(len(needs))
 	for i := range short {
+		if needs[i] == 0 {
+			short[i] = -r.Ready - arrivedBy(arrivals[i], w.arrives.Sub(c.now))
+			continue
+		}
 		short[i] = math.MinInt
 		for k := w.first; k <= w.last; k++ {
 			at := f.Prompt.Start.Add(time.Duration(k) * f.Prompt.Step)
@@ -291,6 +331,31 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	return short
 }
 
+// noSeat reports that the nth of the starts that wait for a node has no slot that could be had for it. They are supply only
+// as far as slots can be reached; while the hardware is unknown all are.
+func (c *course) noSeat(nth int) bool { return c.pending > 0 && nth > c.waiting.placed() }
+
+// replacements is how many replicas beyond the need may be ordered for starts that are late or may fail: one, and none
+// while starts wait for which there is no slot, since a replacement would wait beside them.
+func (c *course) replacements() int {
+	if c.pending > c.waiting.placed() {
+		return 0
+	}
+	return 1
+}
+
+// giveUp says which starts are given up: those that have waited for a node for longer than nearly all starts take while no
+// slot can be had. They are no supply, so that a variant with slots takes the load (see mix); the order stands for when a
+// slot comes free.
+func (c *course) giveUp() {
+	overdue := min(c.state.overdue(c.now), c.pending-c.waiting.placed())
+	if overdue <= 0 {
+		return
+	}
+	c.step(StageWarm, nil, fmt.Sprintf("%s without a node for longer than p%s of all starts take, and no slot can be had: given up, they count as no supply",
+		plural(overdue, "start"), percent(giveUpAt))).BoundBy = "slots"
+}
+
 // never is the arrival of a start that fails, and fails again.
 const never = time.Duration(math.MaxInt64)
 
@@ -301,7 +366,16 @@ const never = time.Duration(math.MaxInt64)
 // starts from the beginning; one that fails twice is counted out.
 func (c *course) arrivals(paths int) [][]time.Duration {
 	out := make([][]time.Duration, paths)
+	waiting := 0
 	for _, s := range c.state.Replicas.ordered() {
+		if s.Pending {
+			if waiting++; c.noSeat(waiting) {
+				for i := range out {
+					out[i] = append(out[i], never)
+				}
+				continue
+			}
+		}
 		lt, known := c.leadTimeOf(s.Path)
 		rng := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID)))
 		retries := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID, "retry")))

@@ -113,9 +113,9 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 	l.takeInDone(ctx, now)
 }
 
-// takeInDone takes in the histories that workers have read. Fitting takes a part of a second for a model with weeks of
-// history, so it stops after half an interval and leaves the rest to the next tick: a fleet that comes back at once must
-// not make the plan stale.
+// takeInDone takes in the histories that workers have read. Fitting takes a part of a second for a model with weeks
+// of history, so it stops after half an interval and leaves the rest to the next tick: a fleet that comes back at
+// once must not make the plan stale.
 func (l *Loop) takeInDone(ctx context.Context, now time.Time) {
 	started, budget := time.Now(), l.cfg.Clock.Wall(l.cfg.Interval)/2
 	for {

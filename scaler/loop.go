@@ -55,6 +55,9 @@ type Config struct {
 	PastStarts []coldstart.Sample
 	// Inherits picks the starts that a new Tracker takes over from the one before it in Reconfigure; nil is all of them.
 	Inherits func(coldstart.Sample) bool
+	// Standing are facts that are missing for as long as the process runs, such as a past that could not be read; every plan
+	// has them among its Gaps.
+	Standing []planner.Gap
 	// RecordStarts keeps observed cold starts.
 	RecordStarts func(context.Context, []coldstart.Sample) error
 	// Publish hands the plan to those who serve it; it must not block.
@@ -86,7 +89,8 @@ func NewLoop(cfg Config) *Loop {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg), saved: map[string]time.Time{}, unsaved: problems{}, unrestored: problems{}}
+	l := &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg), saved: map[string]time.Time{}, unsaved: problems{},
+		unrestored: problems{}}
 	for _, s := range cfg.PastStarts {
 		l.starts.add(s.Key.Model, []coldstart.Sample{s})
 	}
@@ -129,7 +133,8 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return // the end cut the look short: what it did not see is no reason for a last plan
 	}
-	state := l.cfg.Tracker.State(obs, l.memory)
+	obs.Gaps = append(obs.Gaps, l.cfg.Standing...)
+	state := l.cfg.Tracker.State(obs, l.memory).Sound()
 	decision, err := planner.Decide(state, l.cfg.Policy)
 	if !l.outcome("decide", now, err) {
 		return
@@ -152,11 +157,11 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	l.saveSnapshots(now)
 }
 
-// Reconfigure makes the loop observe and decide by next from its next tick on: by its Source, Tracker, Policy, Models,
-// Interval, Step, History, HistoryWorkers and Snapshots. Everything else, the memory of the last Decision above all, stays as it is.
-// With a new Tracker the histories are read anew, and until they are the plan holds or grows; it learns the starts that the
-// one before knows (see Inherits), since without a journal they are nowhere else. It may be called from any
-// goroutine; of several calls between two ticks the last counts.
+// Reconfigure makes the loop observe and decide by next from its next tick on: by its Source, Tracker, Policy,
+// Models, Interval, Step, History, HistoryWorkers and Snapshots. Everything else, the memory of the last Decision
+// above all, stays as it is. With a new Tracker the histories are read anew, and until they are the plan holds or
+// grows; it learns the starts that the one before knows (see Inherits), since without a journal they are nowhere
+// else. It may be called from any goroutine; of several calls between two ticks the last counts.
 func (l *Loop) Reconfigure(next Config) { l.next.Store(&next) }
 
 func (l *Loop) reconfigured() {

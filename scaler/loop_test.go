@@ -283,14 +283,28 @@ func TestLoopServesAlthoughTheJournalFails(t *testing.T) {
 }
 
 func TestLoopKeepsTheLastPlanWhenDecideFails(t *testing.T) {
+	l := newLoop(t, &world{load: 1000, ready: 1}, nil)
+	ticks(l, monday, 1)
+	before := l.Plan()
+	l.Tick(context.Background(), monday.AddDate(500, 0, 0)) // a year that no State may have
+	if l.Plan() != before {
+		t.Error("a failed Decide replaced the plan; it must be left to age")
+	}
+	if s := part(l, "decide"); s.Error == "" {
+		t.Errorf("the status does not show the failure: %+v", l.Status())
+	}
+}
+
+// A fact that cannot be is left out with a gap that says so, and everything else goes on.
+func TestLoopLeavesOutAnImpossibleInventory(t *testing.T) {
 	w := &world{load: 1000, ready: 1}
 	l := newLoop(t, w, nil)
 	next := ticks(l, monday, 1)
 	before := l.Plan()
 	w.broken = true
 	ticks(l, next, 1)
-	if l.Plan() != before {
-		t.Error("a failed Decide replaced the plan; it must be left to age")
+	if p := l.Plan(); p == before || len(p.Decision.Gaps) != 1 || !p.Decision.Gaps[0].Invalid || p.Decision.Gaps[0].Fact != "inventory" {
+		t.Errorf("plan %+v, want one with a gap for the inventory", p)
 	}
 }
 

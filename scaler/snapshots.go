@@ -7,11 +7,11 @@ import (
 	"forewarm/planner"
 )
 
-// Snapshots keep what the forecasters have learned over a restart: with one, only the load since it was made is read, not
-// weeks of history, and the forecast is the one that there would have been without the restart.
+// Snapshots keep what the forecasters have learned over a restart: with one, only the load since it was made is read,
+// not weeks of history, and the forecast is the one that there would have been without the restart.
 type Snapshots struct {
-	// Load returns what was saved last of a model, nil when there is nothing. With an error the history is read instead. It
-	// may be called from any goroutine.
+	// Load returns what was saved last of a model, nil when there is nothing. With an error the history is read instead.
+	// It may be called from any goroutine.
 	Load func(model string) ([]byte, error)
 	// Save replaces what is kept of a model.
 	Save func(model string, now time.Time, data []byte) error
@@ -22,17 +22,18 @@ type Snapshots struct {
 const (
 	// snapshotEvery is how old a model's snapshot may get. After a crash the load since is read again, in one query.
 	snapshotEvery = time.Hour
-	// snapshotAge is how long a snapshot is good for after the newest step it has seen: the history says more than one that
-	// is all hole for a day.
+	// snapshotAge is how long a snapshot is good for after the newest step it has seen: the history says more than one
+	// that is all hole for a day.
 	snapshotAge = 24 * time.Hour
 	// lastSaves bounds how long the end of the process waits for snapshots. A container gets 30 s to stop; what is not
 	// saved by then is an hour old at most.
 	lastSaves = 5 * time.Second
 )
 
-// recallPast reads what a model's history is needed for: the snapshot and the load since, else the whole history. An error
-// about the snapshot comes beside the history.
-func recallPast(model string, s *Snapshots, from, to time.Time, history func(from, to time.Time) (planner.LoadHistory, error)) pastLoad {
+// recallPast reads what a model's history is needed for: the snapshot and the load since, else the whole history. An
+// error about the snapshot comes beside the history.
+func recallPast(model string, s *Snapshots, from, to time.Time,
+	history func(from, to time.Time) (planner.LoadHistory, error)) pastLoad {
 	p := pastLoad{model: model}
 	if s != nil {
 		p.snapshot, p.snapshotErr = s.recall(model, from, to)
@@ -62,8 +63,8 @@ func (s *Snapshots) recall(model string, from, to time.Time) (*planner.ModelSnap
 	return snapshot, nil
 }
 
-// saveSnapshots saves the models that are due, a few each tick: they take turns, so that a large fleet costs every tick the
-// same.
+// saveSnapshots saves the models that are due, a few each tick: they take turns, so that a large fleet costs every
+// tick the same.
 func (l *Loop) saveSnapshots(now time.Time) {
 	if l.cfg.Snapshots == nil {
 		return
@@ -121,8 +122,8 @@ func (l *Loop) save(model string, now time.Time) {
 	l.outcome("save_snapshot", now, l.unsaved.err("snapshot"))
 }
 
-// takeInSnapshot restores a model from its snapshot and the load since. What cannot be restored is refused, and the history
-// is read at once.
+// takeInSnapshot restores a model from its snapshot and the load since. What cannot be restored is refused, and the
+// history is read at once.
 func (l *Loop) takeInSnapshot(now time.Time, p pastLoad) {
 	if err := l.cfg.Tracker.Restore(p.snapshot, p.load); err != nil {
 		l.reading.refused[p.model] = true

@@ -100,8 +100,8 @@ func sameKnowledge(t *testing.T, a, b *Loop) {
 	}
 }
 
-// A restart gives the forecast that there would have been without one, to the last digit: after an orderly end and after a
-// crash, at once and after a while that nobody watched. Only the load since the snapshot is read.
+// A restart gives the forecast that there would have been without one, to the last digit: after an orderly end and
+// after a crash, at once and after a while that nobody watched. Only the load since the snapshot is read.
 func TestRestartForecastsAsIfThereWereNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		orderly bool
@@ -193,7 +193,8 @@ func TestBadSnapshotIsReadOver(t *testing.T) {
 	}
 }
 
-// A disk that is full is said and tried again; a history that was read in part is not kept, so that a restart reads it whole.
+// A disk that is full is said and tried again; a history that was read in part is not kept, so that a restart reads
+// it whole.
 func TestSnapshotsThatAreNotSaved(t *testing.T) {
 	kept := &shelf{data: map[string][]byte{}, saveErr: errors.New("no space left on device")}
 	l := newWaves(t, &waves{}, kept)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,14 +25,15 @@ type Cluster struct {
 	gaps     []interval
 	minutes  *actor
 	account  account
-	done     []job              // scratch of collect
+	done     []job // scratch of collect
+	troubles troubles
 	prices   map[string]float64 // dollars per GPU-hour, by product
 }
 
 // model is one model's clients, queue and replicas.
 type model struct {
 	cfg      Model
-	gen      *Generator
+	gen      demand
 	coming   []Request // of the present minute
 	next     int       // index in coming of the next to arrive
 	minute   int64     // index of the minute after that of coming
@@ -84,7 +86,11 @@ func NewCluster(w World, seed uint64) (*Cluster, error) {
 	slices.SortFunc(c.models, func(a, b *model) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
 	for _, m := range c.models {
 		for range m.cfg.Replicas {
-			if err := c.seatReady(m); err != nil {
+			err := c.seatReady(m)
+			if err != nil && m.cfg.orderRest {
+				break
+			}
+			if err != nil {
 				return nil, fmt.Errorf("sim: model %q: %w", m.cfg.Name, err)
 			}
 		}
@@ -97,7 +103,7 @@ func NewCluster(w World, seed uint64) (*Cluster, error) {
 
 func (c *Cluster) newModel(cfg Model) (*model, error) {
 	// The stream is named by the model's name: its demand does not change when another model is added to the world.
-	gen, err := NewGenerator(cfg.Workload, mix(c.seed, purposeModel, nameSeed(cfg.Name)))
+	gen, err := newDemand(cfg.Workload, mix(c.seed, purposeModel, nameSeed(cfg.Name)))
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +129,18 @@ func (c *Cluster) newModel(cfg Model) (*model, error) {
 	}
 	c.timeline.set(m.arrival, m.nextArrival())
 	return m, nil
+}
+
+// close ends what models read their requests from, and returns what went wrong with it.
+func (c *Cluster) close() error {
+	var errs []error
+	for _, m := range c.models {
+		m.gen.close()
+		if err := m.gen.err(); err != nil {
+			errs = append(errs, fmt.Errorf("sim: model %q: trace: %w", m.cfg.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // nameSeed is the FNV-1a hash of a name.
@@ -316,6 +334,9 @@ func (c *Cluster) serverEvent(r *replica) {
 // syncHPA is one period of a model's autoscaler.
 func (c *Cluster) syncHPA(m *model) {
 	c.timeline.set(m.hpaActor, c.now+int64(c.world.Autoscaler.Sync))
+	if c.now < c.troubles.apiOut {
+		return
+	}
 	external := metric{target: 1, err: m.answer == nil || c.now-m.answerAt > int64(c.world.Autoscaler.AnswerAgeMax)}
 	if !external.err {
 		external.value = float64(*m.answer)
@@ -327,6 +348,9 @@ func (c *Cluster) syncHPA(m *model) {
 	}
 	if m.triggers != nil {
 		metrics = m.triggers
+	}
+	if c.now < c.troubles.scalerOut { // KEDA reaches nobody: every trigger is in error
+		metrics = []metric{{target: 1, err: true}}
 	}
 	m.desired = m.hpa.sync(c.now, m.desired, metrics)
 	c.reconcile(m)

@@ -29,13 +29,13 @@ type PolicySpec struct {
 }
 
 // PolicyNames are the policies that can be named, as messages show them.
-const PolicyNames = "forewarm, fixed:N, keda-queue[:WAITING], hpa-gpu[:PERCENT], cron, kpa[:IN-FLIGHT], dynamo"
+const PolicyNames = "forewarm, fixed:N, keda-queue[:WAITING], hpa-gpu[:PERCENT], cron, kpa[:IN-FLIGHT], wva, dynamo, oracle[:PERCENT]"
 
 // ParsePolicy reads the name of a policy, see PolicyNames; an unknown one is an error that suggests the nearest.
 func ParsePolicy(text string) (PolicySpec, error) {
 	name, argument, has := strings.Cut(text, ":")
 	takes := map[string]bool{"forewarm": false, "fixed": true, "keda-queue": true, "hpa-gpu": true, "cron": false, "kpa": true,
-		"dynamo": false}
+		"wva": false, "dynamo": false, "oracle": true}
 	allowed, known := takes[name]
 	if !known {
 		hint := ""
@@ -89,6 +89,8 @@ func newPolicy(ctx context.Context, spec PolicySpec, s Scenario, c *Cluster) (po
 		return newCron(s)
 	case "kpa":
 		return newKPA(s, c, spec.N), nil
+	case "wva":
+		return newWVA(s), nil
 	case "dynamo":
 		return newDynamo(s, c), nil
 	}

@@ -2,11 +2,13 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"forewarm/coldstart"
+	"forewarm/forecast"
 	"forewarm/planner"
 )
 
@@ -59,7 +61,8 @@ func newForewarm(ctx context.Context, s Scenario, c *Cluster) (*forewarm, error)
 		if err != nil {
 			return nil, err
 		}
-		if err := f.tracker.Fit(m.Name, h); err != nil {
+		// A trace may begin with the world: then the planner has only what it sees from now on.
+		if err := f.tracker.Fit(m.Name, h); err != nil && !errors.Is(err, forecast.ErrShortHistory) {
 			return nil, fmt.Errorf("sim: %w", err)
 		}
 	}

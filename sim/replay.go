@@ -27,7 +27,9 @@ type Score struct {
 	// GPUHours are the allocatable GPU-hours by cause; CostUSD is what the held ones cost (serving to draining).
 	GPUHours ClusterGPUHours
 	CostUSD  *float64
-	Starts   int64 // replicas ordered after the start
+	// LowerBound is the least number of GPU-hours with which anybody attains, model by model, what this policy attained.
+	LowerBound float64
+	Starts     int64 // replicas ordered after the start
 	// Churn is the trend-discounted total variation of the replica count, see churn.
 	Churn float64
 	// MinutesBelowSLO counts, per model, the minutes with less than the target share of requests within the SLO.
@@ -50,12 +52,20 @@ var ErrUnsound = errors.New("sim: the replay contradicts itself")
 // Replay runs a scenario under one policy and scores it. The same scenario, policy and seed give the same Score on every
 // machine of one architecture. The scenario must be valid. It returns ctx's error between two ticks.
 func Replay(ctx context.Context, s Scenario, spec PolicySpec) (Score, error) {
+	if spec.Name == "oracle" {
+		return replayOracle(ctx, s, spec)
+	}
+	return replayOnce(ctx, s, spec, func(c *Cluster) (policy, error) { return newPolicy(ctx, spec, s, c) })
+}
+
+// replayOnce replays a scenario under the policy that is built for the cluster at its start.
+func replayOnce(ctx context.Context, s Scenario, spec PolicySpec, build func(*Cluster) (policy, error)) (Score, error) {
 	w := s.World
 	w.Models = append([]Model(nil), w.Models...)
 	for i := range w.Models {
 		m := &w.Models[i]
 		if spec.Name == "fixed" { // it has always been so
-			m.Replicas = min(max(spec.N, m.ReplicasMin), m.ReplicasMax)
+			m.Replicas, m.orderRest = min(max(spec.N, m.ReplicasMin), m.ReplicasMax), true
 		}
 	}
 	c, err := NewCluster(w, s.Seed)
@@ -63,17 +73,21 @@ func Replay(ctx context.Context, s Scenario, spec PolicySpec) (Score, error) {
 		return Score{}, err
 	}
 	c.prices = s.Prices
-	p, err := newPolicy(ctx, spec, s, c)
+	p, err := build(c)
 	if err != nil {
 		return Score{}, err
 	}
 	s.Faults = slices.Clone(s.Faults)
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.After, b.After) })
 	r := replay{s: s, c: c, policy: p, scraper: scraper{lag: s.ScrapeLag}}
-	if err := r.run(ctx); err != nil {
+	if err := errors.Join(r.run(ctx), c.close()); err != nil {
 		return Score{}, fmt.Errorf("policy %s: %w", spec, err)
 	}
-	return r.score(spec.String()), nil
+	x := r.score(spec.String())
+	if x.LowerBound, err = s.lowerBound(c); err != nil {
+		return Score{}, err
+	}
+	return x, nil
 }
 
 // replay is a scenario under way.
@@ -99,7 +113,8 @@ func (r *replay) run(ctx context.Context) error {
 		if err := r.advance(now); err != nil {
 			return err
 		}
-		if seen, ok := r.scraper.scrape(r.c); ok {
+		// While what answers KEDA is away nobody decides; it goes on with the next tick.
+		if seen, ok := r.scraper.scrape(r.c); ok && r.c.now >= r.c.troubles.scalerOut {
 			if err := r.policy.tick(ctx, r.c, seen); err != nil {
 				return err
 			}
@@ -129,18 +144,11 @@ func (r *replay) advance(to time.Time) error {
 		if err := r.c.Advance(at); err != nil {
 			return err
 		}
-		if err := f.strike(r.c, at); err != nil {
+		if err := r.c.strike(f); err != nil {
 			return err
 		}
 	}
 	return r.c.Advance(to)
-}
-
-func (f Fault) strike(c *Cluster, at time.Time) error {
-	if f.FailNode != "" {
-		return c.FailNode(f.FailNode)
-	}
-	return c.MetricsGap(at, at.Add(f.MetricsGap))
 }
 
 func (r *replay) note() {

@@ -122,7 +122,7 @@ func (c *Cluster) seat(r *replica) {
 	r.node, r.state = n, starting
 	n.used += r.model.cfg.Shape.GPUs
 	c.watchIdle(n)
-	r.plan(c.seed, c.now)
+	r.plan(c.seed, c.now, c.slowdown())
 	c.timeline.set(r.actor, r.until)
 }
 
@@ -137,9 +137,17 @@ func (c *Cluster) seatPending() {
 	}
 }
 
+// slowdown is the factor on what starts fetch from afar.
+func (c *Cluster) slowdown() float64 {
+	if c.now < c.troubles.slowUntil {
+		return c.troubles.registry
+	}
+	return 1
+}
+
 // plan draws the phases of a start at the instant the replica gets its node. What it waited for a node until then is
 // part of scheduling, as a pod's is.
-func (r *replica) plan(seed uint64, now int64) {
+func (r *replica) plan(seed uint64, now int64, slowdown float64) {
 	m, n, s := r.model, r.node, r.model.cfg.Startup
 	random := newStream(seed, purposeStart, nameSeed(m.cfg.Name), r.number)
 	cached := n.cached[m.cfg.Name]
@@ -159,8 +167,8 @@ func (r *replica) plan(seed uint64, now int64) {
 		add(coldstart.WeightLoad, s.CachedWeights)
 		add(coldstart.EngineInit, s.CachedInit)
 	} else {
-		add(coldstart.ImagePull, s.ImagePull)
-		add(coldstart.WeightLoad, s.Weights)
+		add(coldstart.ImagePull, s.ImagePull.times(slowdown))
+		add(coldstart.WeightLoad, s.Weights.times(slowdown))
 		add(coldstart.EngineInit, s.EngineInit)
 	}
 	add(coldstart.FirstToken, s.FirstToken)

@@ -44,15 +44,6 @@ type Minimum struct {
 	Replicas int           `yaml:"replicas"`
 }
 
-// Fault is one thing that goes wrong. Exactly one of FailNode and MetricsGap is set.
-type Fault struct {
-	// After is the time from the world's start.
-	After    time.Duration `yaml:"after"`
-	FailNode string        `yaml:"fail_node"`
-	// MetricsGap is how long the metrics store is away.
-	MetricsGap time.Duration `yaml:"metrics_gap"`
-}
-
 // DefaultScenario holds what a scenario file need not say.
 func DefaultScenario() Scenario {
 	return Scenario{
@@ -106,19 +97,6 @@ func (s Scenario) Validate() error {
 	return p.err()
 }
 
-func (s Scenario) checkFault(f Fault) error {
-	var p problems
-	p.duration("after", f.After, 0, s.Duration)
-	p.duration("metrics_gap", f.MetricsGap, 0, 24*time.Hour)
-	if (f.FailNode == "") == (f.MetricsGap == 0) {
-		p.add("fail_node is %q and metrics_gap %v: exactly one of them is needed", f.FailNode, f.MetricsGap)
-	}
-	if f.FailNode != "" && !s.World.hasNode(f.FailNode) {
-		p.add("fail_node is %q: a node of this world is allowed", f.FailNode)
-	}
-	return p.err()
-}
-
 // checkShapes finds models whose replica fits on no node there is or can be: they would never start.
 func (s Scenario) checkShapes(p *problems) {
 	for i, m := range s.World.Models {
@@ -147,17 +125,6 @@ func (s Scenario) model(name string) *Model {
 		}
 	}
 	return nil
-}
-
-func (w World) hasNode(name string) bool {
-	for _, p := range w.Pools {
-		for _, n := range p.Nodes {
-			if n.Name == name {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // toldProfile is the profile that policies get of a model: the stated one, wrong by ProfileError up or down. The sign is

@@ -51,6 +51,9 @@ type Model struct {
 	// DrainMax is how long a replica that leaves may finish its requests; what is left then is lost.
 	DrainMax time.Duration `yaml:"drain_max"`
 	SLO      SLO           `yaml:"slo"`
+
+	// orderRest lets initial replicas without room be ordered like any others.
+	orderRest bool
 }
 
 // SLO is what a request must meet to count as attained.

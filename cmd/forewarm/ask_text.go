@@ -93,7 +93,8 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 		line("lead time", "unknown")
 	}
 	if p := v.Model.Peak; p != nil {
-		line("forecast", "p%.4g peak %s, %s to %s", 100*p.Quantile, p.Load, p.From.Format(time.TimeOnly), p.To.Format(time.TimeOnly))
+		line("forecast", "p%.4g peak %s, %s to %s", 100*p.Quantile, p.Load, p.From.Format(time.TimeOnly),
+			p.To.Format(time.TimeOnly))
 		if p.Coverage != nil {
 			line("coverage", "%s", coverageLine(p))
 		}

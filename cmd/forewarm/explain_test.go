@@ -60,7 +60,7 @@ func TestExplainNamesTheChange(t *testing.T) {
 	}
 	_, out, _ = forewarm("explain", "--journal", dir, "--model", "chat", "--format", "json")
 	var e explained
-	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Remedy == nil || e.Remedy.Kind != planner.ChangeAuthority ||
+	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Remedy == nil || e.Remedy.Kind != planner.RemedyAuthority ||
 		e.Plan.Model.Name != "chat" || e.Model != "chat" || e.Short != 1 {
 		t.Errorf("JSON (%v):\n%s", err, out)
 	}

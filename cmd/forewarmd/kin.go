@@ -38,8 +38,8 @@ type kinSource struct {
 	whole time.Duration
 }
 
-// History reads a model's history and, where it has kin, the kin's. When the kin's cannot be read there is an error and no
-// history, so that it is tried again: what is fitted once is not completed later.
+// History reads a model's history and, where it has kin, the kin's. When the kin's cannot be read there is an error
+// and no history, so that it is tried again: what is fitted once is not completed later.
 func (s kinSource) History(ctx context.Context, model string, from, to time.Time) (planner.LoadHistory, error) {
 	own, err := s.Source.History(ctx, model, from, to)
 	k, ok := s.kin[model]
@@ -48,7 +48,8 @@ func (s kinSource) History(ctx context.Context, model string, from, to time.Time
 	}
 	other, otherErr := s.Source.History(ctx, k.name, from, to)
 	if otherErr != nil && !errors.Is(otherErr, planner.ErrPartial) {
-		return planner.LoadHistory{}, fmt.Errorf("the history of %s, which that of %s is completed with: %w", k.name, model, otherErr)
+		return planner.LoadHistory{}, fmt.Errorf("the history of %s, which that of %s is completed with: %w", k.name,
+			model, otherErr)
 	}
 	join := own.BorrowShape
 	if k.replaced {

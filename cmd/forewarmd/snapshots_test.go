@@ -50,8 +50,8 @@ func knowing(t *testing.T, p parts, now time.Time) (what, log string) {
 	return string(data), out.String()
 }
 
-// The forecasters of a data directory serve the next process, also when the metrics' past is gone; those that are damaged, of
-// another version or of another configuration do not, and the first two are set aside and said.
+// The forecasters of a data directory serve the next process, also when the metrics' past is gone; those that are
+// damaged, of another version or of another configuration do not, and the first two are set aside and said.
 func TestForecastersAreKeptInTheDataDir(t *testing.T) {
 	dir := t.TempDir()
 	setWorld(t, dir, 5000, 2)

@@ -331,7 +331,7 @@ func (s *podStart) engineLog(l *Log) (*attempt, aligned) {
 		return nil, aligned{}
 	}
 	if l.Dropped > 0 {
-		s.note("%d lines of evidence beyond the first %d were not kept", l.Dropped, marksMax)
+		s.note("%s", l.dropped())
 	}
 	run := s.lastRun
 	if run.IsZero() {

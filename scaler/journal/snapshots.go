@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// Snapshots keeps one file per model beside the journal: what forecasters have learned, so that a restart need not read
-// weeks of history. They are derived data: removing the folder costs nothing but that reading. One process writes them, the
-// one that holds the journal; it is not safe for concurrent use on one model.
+// Snapshots keeps one file per model beside the journal: what forecasters have learned, so that a restart need not
+// read weeks of history. They are derived data: removing the folder costs nothing but that reading. One process
+// writes them, the one that holds the journal; it is not safe for concurrent use on one model.
 //
-// A file is a line with the version of its form, a line of JSON (snapshotHead), the data, and the SHA-256 of all before.
-// It is written under another name and renamed, so that a crash leaves the old file or the new one. Options.SizeMax does
-// not count the folder.
+// A file is a line with the version of its form, a line of JSON (snapshotHead), the data, and the SHA-256 of all
+// before. It is written under another name and renamed, so that a crash leaves the old file or the new one.
+// Options.SizeMax does not count the folder.
 type Snapshots struct{ dir string }
 
 const (
@@ -43,8 +43,8 @@ type snapshotHead struct {
 	Saved time.Time `json:"saved"`
 }
 
-// OpenSnapshots makes the folder in the directory of a journal that is open, and removes what has not been written for 35
-// days before now. It returns ErrUnavailable, wrapped, when the folder cannot be used.
+// OpenSnapshots makes the folder in the directory of a journal that is open, and removes what has not been written
+// for 35 days before now. It returns ErrUnavailable, wrapped, when the folder cannot be used.
 func OpenSnapshots(journalDir string, now time.Time) (*Snapshots, error) {
 	s := &Snapshots{filepath.Join(journalDir, snapshotFolder)}
 	if err := os.MkdirAll(s.dir, 0o750); err != nil {
@@ -126,8 +126,8 @@ func (e *Aside) Error() string {
 	return fmt.Sprintf("%s %s: set aside as %s", e.Path, e.Why, filepath.Base(e.Aside))
 }
 
-// Read returns the data of a model's snapshot, nil when there is none, or none of this basis. A file that is damaged or of
-// another version is set aside, its bytes untouched, and reported as an *Aside.
+// Read returns the data of a model's snapshot, nil when there is none, or none of this basis. A file that is damaged
+// or of another version is set aside, its bytes untouched, and reported as an *Aside.
 func (s *Snapshots) Read(model, basis string, now time.Time) ([]byte, error) {
 	whole, err := os.ReadFile(s.path(model))
 	if errors.Is(err, fs.ErrNotExist) {

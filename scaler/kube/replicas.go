@@ -91,6 +91,11 @@ type replica struct {
 	failed  bool
 }
 
+// pending says whether a pod of the replica has no node yet, so that room must be found for the whole of it.
+func (r *replica) pending() bool {
+	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.node == "" })
+}
+
 // found is what is known about a model's replicas. replicas is nil when they are unknown; problem says why, or what is
 // odd about those that are known.
 type found struct {
@@ -134,7 +139,7 @@ func (w *world) replicas(m Model, t target, owned map[Workload][]*pod, wasReady 
 				stuck = append(stuck, r.pods[0].String())
 			default:
 				f.replicas.Starting = append(f.replicas.Starting,
-					planner.StartingReplica{ID: r.id, Since: r.since, Path: w.path(r)})
+					planner.StartingReplica{ID: r.id, Since: r.since, Path: w.path(r), Pending: r.pending()})
 			}
 		}
 	}

@@ -132,7 +132,7 @@ func TestReplicasByState(t *testing.T) {
 	same(t, "replicas", got.replicas, planner.Replicas{Ready: 1, Leaving: 1, Desired: ptr(4), Starting: []planner.StartingReplica{
 		{ID: "uid-chat-c", Since: t0.Add(-9 * time.Minute), Path: coldstart.ColdNode},
 		{ID: "uid-chat-s", Since: t0.Add(-90 * time.Second), Path: coldstart.WarmNode},
-		{ID: "uid-chat-p", Since: t0.Add(-10 * time.Second)},
+		{ID: "uid-chat-p", Since: t0.Add(-10 * time.Second), Pending: true},
 	}})
 	if !strings.Contains(got.problem, "serving/chat-x") {
 		t.Errorf("the pod that lost its readiness is not named: %q", got.problem)
