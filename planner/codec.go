@@ -157,22 +157,16 @@ func (m *ModelState) broken(shapeLeftOut bool) []brokenFact {
 	add("replicas", m.Replicas.problem())
 	add("forecast", m.Forecast.problem())
 	add("evidence", m.Evidence.problem())
-	add("actuator", m.Actuator.problem())
+	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
+		add("actuator", fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
+	}
+	if a := m.Actuator; a != nil {
+		if t := a.ScaleDownTolerance; t != nil && !(*t >= 0 && *t <= 10) {
+			add("actuator", fmt.Errorf("actuator.scale_down_tolerance is %v: 0 to 10 are allowed", *t))
+		}
+		add("actuator", a.ScaleUp.problem())
+	}
 	return out
-}
-
-func (a *Actuator) problem() error {
-	if a == nil {
-		return nil
-	}
-	errs := []error{a.ScaleUp.problem()}
-	if !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
-		errs = append(errs, fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
-	}
-	if t := a.ScaleDownTolerance; t != nil && !(*t >= 0 && *t <= 10) {
-		errs = append(errs, fmt.Errorf("actuator.scale_down_tolerance is %v: 0 to 10 are allowed", *t))
-	}
-	return errors.Join(errs...)
 }
 
 func (s Signals) problem() error {

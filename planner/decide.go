@@ -68,7 +68,7 @@ func Decide(s State, p Policy) (Decision, error) {
 			c.state, c.portion = &part.state, part.steps
 			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
 		}
-		c.standby = s.model(c.policy.Standby)
+		c.standby = s.served(c.policy.Standby)
 		c.invalid = invalidFacts(s.Gaps, c.state.Name)
 		if s.Inventory != nil {
 			c.quotas = book.of(c, s.Inventory.Pools)
@@ -113,17 +113,12 @@ func Decide(s State, p Policy) (Decision, error) {
 	return d, nil
 }
 
-// model is the one whose demand a standby is for; nil when there is none.
-func (s *State) model(standby *Standby) *ModelState {
+// served is the model whose demand a standby is for; nil when there is none.
+func (s *State) served(standby *Standby) *ModelState {
 	if standby == nil {
 		return nil
 	}
-	for i := range s.Models {
-		if s.Models[i].Name == standby.For {
-			return &s.Models[i]
-		}
-	}
-	return nil
+	return s.model(standby.For)
 }
 
 // fixZone keeps the offset of t and drops its zone rules and monotonic reading, which JSON does not carry: a State must
@@ -218,6 +213,7 @@ type course struct {
 
 	// veto.go
 	frozen bool // nothing may shrink while writing makes it worse
+	vetoed bool // a veto holds growth: neither replicas nor room for them are ordered
 
 	// warm.go and guard.go
 	wanted   int

@@ -17,27 +17,27 @@ type Recorded struct {
 	Policy Policy
 }
 
-// RemedyKind is what kind of change would have prevented a shortage.
-type RemedyKind string
+// CounterfactualKind is what kind of change would have prevented a shortage.
+type CounterfactualKind string
 
 // The kinds, in the order in which the first that prevents the shortage is named: what a line of configuration changes
 // comes before what somebody has to build or buy.
 const (
-	RemedyLimit     RemedyKind = "higher replicas_max"
-	RemedyAuthority RemedyKind = "authority act"
-	RemedyVeto      RemedyKind = "remedy of a veto"
-	RemedyQuota     RemedyKind = "more quota"
-	RemedyLevel     RemedyKind = "higher service level"
-	RemedyPhase     RemedyKind = "faster phase"
-	RemedySlots     RemedyKind = "more slots"
-	RemedyEarlier   RemedyKind = "earlier start"
+	RemedyLimit     CounterfactualKind = "higher replicas_max"
+	RemedyAuthority CounterfactualKind = "authority act"
+	RemedyVeto      CounterfactualKind = "remedy of a veto"
+	RemedyQuota     CounterfactualKind = "more quota"
+	RemedyLevel     CounterfactualKind = "higher service level"
+	RemedyPhase     CounterfactualKind = "faster phase"
+	RemedySlots     CounterfactualKind = "more slots"
+	RemedyEarlier   CounterfactualKind = "earlier start"
 )
 
-// Remedy is one change and what a replay with it gives.
-type Remedy struct {
-	Kind  RemedyKind `json:"kind"`
-	What  string     `json:"what"`
-	Owner Owner      `json:"owner"`
+// Counterfactual is one change and what a replay with it gives.
+type Counterfactual struct {
+	Kind  CounterfactualKind `json:"kind"`
+	What  string             `json:"what"`
+	Owner Owner              `json:"owner"`
 	// Prevents is whether no replica would have been short; Short is how many still would have been, at worst.
 	Prevents bool `json:"prevents"`
 	Short    int  `json:"short_replicas"`
@@ -59,9 +59,9 @@ type Explanation struct {
 	// Lead is the lead time that the plan counted with when the shortage began; 0 is unknown.
 	Lead time.Duration `json:"lead_ns,omitempty"`
 	// Changes are all that were replayed; Remedy is the first that prevents the shortage, nil when none does.
-	Changes []Remedy `json:"changes,omitempty"`
-	Remedy  *Remedy  `json:"remedy,omitempty"`
-	Why     string   `json:"why"`
+	Changes []Counterfactual `json:"changes,omitempty"`
+	Remedy  *Counterfactual  `json:"remedy,omitempty"`
+	Why     string           `json:"why"`
 }
 
 // ErrNoRecords is returned when nothing recorded tells about the model.
@@ -79,7 +79,7 @@ func Explain(model string, records []Recorded, removals []Removal) (Explanation,
 	e := Explanation{Model: model}
 	x := explaining{model: model}
 	for _, r := range records {
-		if r.State.modelNamed(model) != nil {
+		if r.State.model(model) != nil {
 			x.records = append(x.records, r)
 		}
 	}
@@ -117,17 +117,17 @@ func Explain(model string, records []Recorded, removals []Removal) (Explanation,
 		}
 		left, known := x.short(after)
 		c.Short, c.Prevents = left, known && left == 0
-		e.Changes = append(e.Changes, c.Remedy)
+		e.Changes = append(e.Changes, c.Counterfactual)
 		if c.Prevents && e.Remedy == nil {
-			remedy := c.Remedy
+			remedy := c.Counterfactual
 			e.Remedy = &remedy
 		}
 	}
 	return e, nil
 }
 
-// modelNamed returns a model's state, or nil.
-func (s *State) modelNamed(name string) *ModelState {
+// model returns a model's state, or nil.
+func (s *State) model(name string) *ModelState {
 	i, ok := slices.BinarySearchFunc(s.Models, name, func(m ModelState, name string) int { return cmp.Compare(m.Name, name) })
 	if !ok {
 		return nil
@@ -177,7 +177,7 @@ func (x *explaining) replay(change func(*State, *ModelPolicy)) ([]outcome, error
 }
 
 func (x *explaining) outcome(s *State, d *Decision) outcome {
-	m, md := s.modelNamed(x.model), d.Model(x.model)
+	m, md := s.model(x.model), d.Model(x.model)
 	o := outcome{at: s.Now, decision: md}
 	supply := 0
 	if m.Replicas != nil {
@@ -266,7 +266,7 @@ func (x *explaining) describe(e *Explanation, base []outcome) {
 
 // candidate is a change and how to make it.
 type candidate struct {
-	Remedy
+	Counterfactual
 	apply func(*State, *ModelPolicy)
 }
 
@@ -275,14 +275,14 @@ func (x *explaining) changes(e *Explanation, base []outcome, removals []Removal)
 	out := x.policyChanges(e, base)
 	for _, level := range []float64{0.99, 0.999} {
 		if level > x.records[x.first].Policy.For(x.model).ServiceLevel {
-			out = append(out, candidate{Remedy{Kind: RemedyLevel, What: fmt.Sprintf("service_level %g", level), Owner: OwnerPlatform},
+			out = append(out, candidate{Counterfactual{Kind: RemedyLevel, What: fmt.Sprintf("service_level %g", level), Owner: OwnerPlatform},
 				func(_ *State, p *ModelPolicy) { p.ServiceLevel = max(p.ServiceLevel, level) }})
 		}
 	}
 	removals = slices.Clone(removals)
 	slices.SortStableFunc(removals, func(a, b Removal) int { return cmp.Compare(a.From-a.To, b.From-b.To) })
 	for _, r := range removals {
-		out = append(out, candidate{Remedy{Kind: RemedyPhase, Owner: phaseOwner(r.Phase),
+		out = append(out, candidate{Counterfactual{Kind: RemedyPhase, Owner: phaseOwner(r.Phase),
 			What: fmt.Sprintf("%s on %s in %s instead of %s", r.Phase, r.Path, shortDuration(r.To), shortDuration(r.From))},
 			func(s *State, _ *ModelPolicy) { x.shorten(s, r) }})
 	}
@@ -295,7 +295,7 @@ func (x *explaining) changes(e *Explanation, base []outcome, removals []Removal)
 		if e.Asked.After(by) {
 			what += fmt.Sprintf(", %s before the plan asked for them", shortDuration(e.Asked.Sub(by)))
 		}
-		out = append(out, candidate{Remedy{Kind: RemedyEarlier, What: what, Owner: OwnerPlatform}, func(_ *State, p *ModelPolicy) {
+		out = append(out, candidate{Counterfactual{Kind: RemedyEarlier, What: what, Owner: OwnerPlatform}, func(_ *State, p *ModelPolicy) {
 			p.Authority, p.ReplicasMin = Act, max(p.ReplicasMin, e.Need)
 			if p.ReplicasMax > 0 {
 				p.ReplicasMax = max(p.ReplicasMax, e.Need)
@@ -309,21 +309,21 @@ func (x *explaining) changes(e *Explanation, base []outcome, removals []Removal)
 func (x *explaining) policyChanges(e *Explanation, base []outcome) (out []candidate) {
 	p := x.records[x.first].Policy.For(x.model)
 	if p.ReplicasMax > 0 && p.ReplicasMax < e.Need {
-		out = append(out, candidate{Remedy{Kind: RemedyLimit, Owner: OwnerApplication,
+		out = append(out, candidate{Counterfactual{Kind: RemedyLimit, Owner: OwnerApplication,
 			What: fmt.Sprintf("replicas_max of at least %d instead of %d", e.Need, p.ReplicasMax)},
 			func(_ *State, p *ModelPolicy) { p.ReplicasMax = 0 }})
 	}
 	if p.Authority != Act {
-		out = append(out, candidate{Remedy{Kind: RemedyAuthority, Owner: OwnerPlatform,
+		out = append(out, candidate{Counterfactual{Kind: RemedyAuthority, Owner: OwnerPlatform,
 			What: fmt.Sprintf("under %s KEDA was told %d whatever the plan was", p.Authority, p.ReplicasMin)},
 			func(_ *State, p *ModelPolicy) { p.Authority = Act }})
 	}
 	if rule, ok := vetoOf(base[:x.last+1]); ok {
-		out = append(out, candidate{Remedy{Kind: RemedyVeto, Owner: rule.Owner, What: fmt.Sprintf("%s: %s", rule.Rule, rule.Remedy)},
-			func(s *State, _ *ModelPolicy) { s.Evidence, s.modelNamed(x.model).Evidence = nil, nil }})
+		out = append(out, candidate{Counterfactual{Kind: RemedyVeto, Owner: rule.Owner, What: fmt.Sprintf("%s: %s", rule.Rule, rule.Remedy)},
+			func(s *State, _ *ModelPolicy) { s.Evidence, s.model(x.model).Evidence = nil, nil }})
 	}
 	if len(x.records[x.first].State.Quotas) > 0 {
-		out = append(out, candidate{Remedy{Kind: RemedyQuota, Owner: OwnerPlatform, What: "no limit by quota"},
+		out = append(out, candidate{Counterfactual{Kind: RemedyQuota, Owner: OwnerPlatform, What: "no limit by quota"},
 			func(s *State, _ *ModelPolicy) { s.Quotas, s.Cohorts = nil, nil }})
 	}
 	return out
@@ -342,7 +342,7 @@ func vetoOf(all []outcome) (Finding, bool) {
 
 // shorten makes the starts on a path as much shorter as the removal says, in proportion at every quantile.
 func (x *explaining) shorten(s *State, r Removal) {
-	m := s.modelNamed(x.model)
+	m := s.model(x.model)
 	m.LeadTimes = slices.Clone(m.LeadTimes)
 	for i := range m.LeadTimes {
 		lt := &m.LeadTimes[i]
@@ -357,7 +357,7 @@ func (x *explaining) shorten(s *State, r Removal) {
 
 // moreSlots adds a node that holds all that is needed to the first pool that can hold the model.
 func (x *explaining) moreSlots(need int) (candidate, bool) {
-	inv, shape := x.records[x.first].State.Inventory, x.records[x.first].State.modelNamed(x.model).Shape
+	inv, shape := x.records[x.first].State.Inventory, x.records[x.first].State.model(x.model).Shape
 	if inv == nil {
 		return candidate{}, false
 	}
@@ -367,7 +367,7 @@ func (x *explaining) moreSlots(need int) (candidate, bool) {
 		return candidate{}, false
 	}
 	gpus := need * shape.GPUs * max(1, shape.Pods)
-	return candidate{Remedy{Kind: RemedySlots, Owner: OwnerPlatform,
+	return candidate{Counterfactual{Kind: RemedySlots, Owner: OwnerPlatform,
 		What: fmt.Sprintf("%d more free GPUs on running nodes of pool %s", gpus, inv.Pools[i].Name)}, func(s *State, _ *ModelPolicy) {
 		if s.Inventory == nil {
 			return

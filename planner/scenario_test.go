@@ -47,13 +47,13 @@ import (
 //	events                                   the calendar of Trackers made later; one event per line:
 //	  NAME HH:MM for=D ×MULTIPLIER           today
 //	evidence M snapshot=FILE | none          what testdata/diagnose/FILE saw of a model and the cluster, as of now
+//	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
 //	hpa M [up=T] [down=T] [pods=N] [max=N] [desired=N] [no-scale-out]
 //	                                         how the autoscaler is set up, see scenario.hpa
-//	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
 //	                                         [priority=N] [mode=cost shortage=Cu idle=Co] [survive=node|zone|spot-pool] [standby=M2:SHARE]
-//	decide [brief] [writes] [admission]      one Decision, in full or one line per model; with what is to be written, and
+//	decide [brief] [writes] [admission]      one Decision, in full or one line per model; with what is to be written, or
 //	                                         with what a gateway may let in
 //	explain M [anew]                         the newest shortage of all decisions so far (since the last explain anew), and
 //	                                         what would have prevented it; one line per phase of a start that could be
