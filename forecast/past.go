@@ -116,17 +116,34 @@ func (p *past) fold(z float64) {
 }
 
 // at returns the value of step i, NaN when it is missing, forgotten or not seen yet. Before the fine past it is that of
-// the coarse step around i.
+// the coarse steps around i.
 func (p *past) at(i int) float64 {
 	switch {
 	case i < 0 || i >= p.n:
 		return math.NaN()
 	case i >= p.n-len(p.fine):
 		return p.fine[i%len(p.fine)]
-	case p.coarse == nil || (p.n-1)/p.per-i/p.per >= len(p.coarse):
+	case p.coarse == nil:
 		return math.NaN()
 	}
-	return float64(p.coarse[i/p.per%len(p.coarse)])
+	// Between the middles of coarse steps lies a straight line: a stair would rise at one minute in ten only.
+	own, place := i/p.per, 2*(i%p.per)+1-p.per
+	z, other := p.coarseMean(own), p.coarseMean(own+1)
+	if place < 0 {
+		other, place = p.coarseMean(own-1), -place
+	}
+	if math.IsNaN(other) {
+		return z
+	}
+	return z + float64(place)/float64(2*p.per)*(other-z)
+}
+
+// coarseMean returns the mean of a coarse step; NaN when it is missing, forgotten or not complete.
+func (p *past) coarseMean(i int) float64 {
+	if i < 0 || i >= p.n/p.per || (p.n-1)/p.per-i >= len(p.coarse) {
+		return math.NaN()
+	}
+	return float64(p.coarse[i%len(p.coarse)])
 }
 
 // measured returns the value of step i when a forecast can be scored on it.
