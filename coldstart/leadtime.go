@@ -145,6 +145,25 @@ func scale(d time.Duration, by float64) time.Duration {
 	return time.Duration(x)
 }
 
+// Scaled returns the lead time with every duration multiplied by a factor above 0. It panics when the factor is not.
+func (lt LeadTime) Scaled(by float64) LeadTime {
+	if !(by > 0) {
+		panic(fmt.Sprintf("coldstart: scaling by %v, want a factor above 0", by))
+	}
+	support := make([]time.Duration, len(lt.Support))
+	for i, d := range lt.Support {
+		support[i] = max(scale(d, by), 1)
+		if i > 0 {
+			support[i] = max(support[i], support[i-1]+1) // distinct durations stay distinct
+		}
+	}
+	lt.Support, lt.Tail, lt.FailedAfter = support, scale(lt.Tail, by), scale(lt.FailedAfter, by)
+	if n := len(lt.CDF); n > 0 && lt.CDF[n-1] < 1 {
+		lt.Tail = max(lt.Tail, 1)
+	}
+	return lt
+}
+
 // Sample draws a lead time by inversion: u uniform in [0,1), the caller's own randomness. Equal u give equal draws, so
 // common random numbers stay common. It panics as Quantile does, except that u = 0 is allowed.
 func (lt LeadTime) Sample(u float64) time.Duration { return lt.SampleRemaining(0, u) }

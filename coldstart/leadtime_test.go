@@ -69,6 +69,20 @@ func TestQuantileAndRemaining(t *testing.T) {
 	}
 }
 
+func TestScaled(t *testing.T) {
+	for _, lt := range []LeadTime{withTail(), noTail()} {
+		for _, by := range []float64{1e-12, 0.25, 1, 3} {
+			got := lt.Scaled(by)
+			if err := got.Validate(); err != nil {
+				t.Errorf("scaled by %v: %v", by, err)
+			}
+			if p := 0.5; by >= 0.25 && !near(got.Quantile(p), scale(lt.Quantile(p), by)) {
+				t.Errorf("scaled by %v the median is %v of %v", by, got.Quantile(p), lt.Quantile(p))
+			}
+		}
+	}
+}
+
 func TestLeadTimePanicsOnCallerBugs(t *testing.T) {
 	for name, f := range map[string]func(){
 		"p zero":        func() { noTail().Quantile(0) },

@@ -180,6 +180,19 @@ func (l *Ledger) SetStated(key Key, lt LeadTime) error {
 	return nil
 }
 
+// Of returns the samples of a model, oldest first, ties by ID. The phases are shared with the ledger: read only. O(keys),
+// and O(n log n) in the model's samples.
+func (l *Ledger) Of(model string) []Sample {
+	var all []Sample
+	for k, of := range l.samples {
+		if k.Model == model {
+			all = append(all, of...)
+		}
+	}
+	slices.SortFunc(all, compareAge)
+	return all
+}
+
 // Samples returns the samples held, oldest first, ties by ID. The phases are shared with the ledger: read only.
 func (l *Ledger) Samples() []Sample {
 	var all []Sample

@@ -178,6 +178,8 @@ type Sample struct {
 	Outcome Outcome                 `json:"outcome"`
 	Phases  map[Phase]time.Duration `json:"phases_ns,omitempty"`
 	Sources map[Phase]Source        `json:"sources,omitempty"`
+	// Node is the node of a replica of one pod; empty when nobody told, or the replica has several.
+	Node string `json:"node,omitempty"`
 }
 
 // Explained returns the phases of s with what they leave of Total as Unattributed, so that they sum to Total exactly; s

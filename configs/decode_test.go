@@ -68,8 +68,15 @@ func TestReadPolicy(t *testing.T) {
 			t.Errorf("policy of %s is %+v", tt.model, m)
 		}
 	}
-	_, err = ReadPolicy("p.yaml", []byte("defaults: {service_level: 2}\nmodels: {a: {replicas_min: -2, authority: rule}}\n"))
-	for _, want := range []string{"p.yaml: ", "defaults.service_level is 2", "models.a.replicas_min is -2", `models.a.authority is "rule"`} {
+	p, err = ReadPolicy("p.yaml", []byte("quota: {donors: {batch: 4}}\n"))
+	if want := (&planner.QuotaPolicy{Authority: planner.Observe, DrainTime: 10 * time.Minute, Donors: map[string]int{"batch": 4}}); err != nil ||
+		!reflect.DeepEqual(p.Quota, want) {
+		t.Errorf("%v: got %+v, want the defaults with a donor", err, p.Quota)
+	}
+	_, err = ReadPolicy("p.yaml", []byte("pools: rule\nquota: {drain_time: 90h, donors: {batch: -1}}\n"+
+		"defaults: {service_level: 2}\nmodels: {a: {replicas_min: -2, authority: rule}}\n"))
+	for _, want := range []string{"p.yaml: ", `pools is "rule": observe, advise or act are allowed`, "quota.drain_time is 90h: 0s to 24h are allowed",
+		"quota.donors.batch is -1: the GPUs that it keeps, at least 0", "defaults.service_level is 2", "models.a.replicas_min is -2", `models.a.authority is "rule"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
@@ -82,6 +89,8 @@ func TestWrittenPolicyReadsBack(t *testing.T) {
 	m.Authority, m.ReplicasMin, m.ReplicasMax, m.ServiceLevel, m.QueueThreshold = planner.Act, 2, 12, 0.99, 7.5
 	m.ScaleDownWindow, m.DrainTime, m.DrainWithin, m.LoadMaxAge = 90*time.Second, 1500*time.Millisecond, 2*time.Minute, time.Hour
 	want.Models["chat: 70b"] = m
+	want.Pools = planner.Advise
+	want.Quota = &planner.QuotaPolicy{Authority: planner.Act, DrainTime: 25 * time.Minute, Donors: map[string]int{"batch": 4, "train": 0}}
 	var text bytes.Buffer
 	if err := WritePolicy(&text, want); err != nil {
 		t.Fatal(err)

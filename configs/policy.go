@@ -17,6 +17,12 @@ type ModelPolicy struct {
 	Authority       *planner.Authority `yaml:"authority"`
 	ReplicasMin     *int               `yaml:"replicas_min"`
 	ReplicasMax     *int               `yaml:"replicas_max"`
+	Priority        *int               `yaml:"priority"`
+	Mode            *planner.Mode      `yaml:"mode"`
+	ShortageCost    *float64           `yaml:"shortage_cost"`
+	IdleCost        *float64           `yaml:"idle_cost"`
+	Survive         *planner.Survival  `yaml:"survive"`
+	Standby         *planner.Standby   `yaml:"standby"`
 	ServiceLevel    *float64           `yaml:"service_level"`
 	ScaleDownWindow *time.Duration     `yaml:"scale_down_window"`
 	DrainTime       *time.Duration     `yaml:"drain_time"`
@@ -33,6 +39,14 @@ func (m ModelPolicy) Over(base planner.ModelPolicy) planner.ModelPolicy {
 	set(&base.Authority, m.Authority)
 	set(&base.ReplicasMin, m.ReplicasMin)
 	set(&base.ReplicasMax, m.ReplicasMax)
+	set(&base.Priority, m.Priority)
+	set(&base.Mode, m.Mode)
+	set(&base.ShortageCost, m.ShortageCost)
+	set(&base.IdleCost, m.IdleCost)
+	set(&base.Survive, m.Survive)
+	if m.Standby != nil {
+		base.Standby = m.Standby
+	}
 	set(&base.ServiceLevel, m.ServiceLevel)
 	set(&base.ScaleDownWindow, m.ScaleDownWindow)
 	set(&base.DrainTime, m.DrainTime)
@@ -56,11 +70,34 @@ type Policy struct {
 	Seed     uint64                 `yaml:"seed"`
 	Defaults ModelPolicy            `yaml:"defaults"`
 	Models   map[string]ModelPolicy `yaml:"models"`
+	Diagnose *planner.Thresholds    `yaml:"diagnose,omitempty"`
+	Pools    planner.Authority      `yaml:"pools,omitempty"`
+	Quota    *QuotaPolicy           `yaml:"quota,omitempty"`
+}
+
+// QuotaPolicy is the YAML form of a planner.QuotaPolicy; a key that is left out keeps the built-in default.
+type QuotaPolicy struct {
+	Authority *planner.Authority `yaml:"authority"`
+	DrainTime *time.Duration     `yaml:"drain_time"`
+	Donors    map[string]int     `yaml:"donors,omitempty"`
+}
+
+// over lays q over the defaults; nil stays nil, which the planner takes for them.
+func (q *QuotaPolicy) over() *planner.QuotaPolicy {
+	if q == nil {
+		return nil
+	}
+	out := planner.DefaultQuotaPolicy()
+	set(&out.Authority, q.Authority)
+	set(&out.DrainTime, q.DrainTime)
+	out.Donors = q.Donors
+	return &out
 }
 
 // Planner lays the policy over the built-in defaults.
 func (p Policy) Planner() planner.Policy {
-	out := planner.Policy{Seed: p.Seed, Defaults: p.Defaults.Over(planner.DefaultModelPolicy())}
+	out := planner.Policy{Seed: p.Seed, Defaults: p.Defaults.Over(planner.DefaultModelPolicy()), Diagnose: p.Diagnose,
+		Pools: p.Pools, Quota: p.Quota.over()}
 	if len(p.Models) > 0 {
 		out.Models = make(map[string]planner.ModelPolicy, len(p.Models))
 	}
@@ -72,7 +109,10 @@ func (p Policy) Planner() planner.Policy {
 
 // WritePolicy writes p as the YAML that ReadPolicy reads back as the same policy. Every key is written out.
 func WritePolicy(w io.Writer, p planner.Policy) error {
-	out := Policy{Seed: p.Seed, Defaults: everyKey(p.Defaults)}
+	out := Policy{Seed: p.Seed, Defaults: everyKey(p.Defaults), Diagnose: p.Diagnose, Pools: p.Pools}
+	if q := p.Quota; q != nil {
+		out.Quota = &QuotaPolicy{Authority: &q.Authority, DrainTime: &q.DrainTime, Donors: q.Donors}
+	}
 	if len(p.Models) > 0 {
 		out.Models = make(map[string]ModelPolicy, len(p.Models))
 	}
@@ -86,7 +126,9 @@ func WritePolicy(w io.Writer, p planner.Policy) error {
 
 func everyKey(m planner.ModelPolicy) ModelPolicy {
 	return ModelPolicy{
-		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, ServiceLevel: &m.ServiceLevel,
+		Authority: &m.Authority, ReplicasMin: &m.ReplicasMin, ReplicasMax: &m.ReplicasMax, Priority: &m.Priority,
+		Mode: &m.Mode, ShortageCost: &m.ShortageCost, IdleCost: &m.IdleCost,
+		Survive: &m.Survive, Standby: m.Standby, ServiceLevel: &m.ServiceLevel,
 		ScaleDownWindow: &m.ScaleDownWindow, DrainTime: &m.DrainTime, DrainWithin: &m.DrainWithin,
 		QueueThreshold: &m.QueueThreshold, LoadMaxAge: &m.LoadMaxAge,
 		TTFT: &m.TTFT, ITL: &m.ITL, SLOPercentile: &m.SLOPercentile,

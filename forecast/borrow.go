@@ -33,10 +33,10 @@ func (b Borrowed) String() string {
 		b.Steps, b.Since.Format(time.RFC3339), b.Ratio, b.Shared)
 }
 
-// Inherit returns s with the history of the model it replaces in front: users who were served by the old model will be
-// served by this one. Where both are known their values add up, because during the swap each serves a part; where only
-// one is, it stands for both. Steps between the end of old and the start of s are missing. The result ends where s ends:
-// what the old model still served after that is not known yet.
+// Inherit returns s with the history of the model it replaces in front: users who were served by the old model will
+// be served by this one. Where both are known their values add up, because during the swap each serves a part; where
+// only one is, it stands for both. Steps between the end of old and the start of s are missing. The result ends where
+// s ends: what the old model still served after that is not known yet.
 //
 // The two must have one step and one grid; the Location is that of s. An invalid series is an error. O(n).
 func (s Series) Inherit(old Series) (Series, Borrowed, error) {
@@ -70,10 +70,10 @@ func (s Series) Inherit(old Series) (Series, Borrowed, error) {
 // borrowEnough is the own history from which on no shape is borrowed: it has seen each time of day twice.
 const borrowEnough = 2 * day
 
-// BorrowShape returns s with the history of a similar model in front, moved to the size of s: when s is shorter than two
-// days of known values its own day is not known yet, and a sibling's is a better guess than none. The size is the median
-// ratio over the steps that both know; at least an hour of them, and 10 steps, is needed, else nothing is borrowed, and
-// so it is when s is long enough. Own values are never changed.
+// BorrowShape returns s with the history of a similar model in front, moved to the size of s: when s is shorter than
+// two days of known values its own day is not known yet, and a sibling's is a better guess than none. The size is the
+// median ratio over the steps that both know; at least an hour of them, and 10 steps, is needed, else nothing is
+// borrowed, and so it is when s is long enough. Own values are never changed.
 //
 // The two must have one step and one grid; the Location is that of s. An invalid series is an error. O(n·log n).
 func (s Series) BorrowShape(sibling Series) (Series, Borrowed, error) {
@@ -87,7 +87,11 @@ func (s Series) BorrowShape(sibling Series) (Series, Borrowed, error) {
 	}
 	var ratios []float64
 	for i, v := range s.Values {
-		if at := i + lead; at < sibling.Len() && sibling.Values[at] > 0 && !math.IsNaN(v) && !s.lowerBound(i) && !sibling.lowerBound(at) {
+		at := i + lead
+		if at >= sibling.Len() || s.lowerBound(i) || sibling.lowerBound(at) {
+			continue
+		}
+		if sibling.Values[at] > 0 && !math.IsNaN(v) {
 			ratios = append(ratios, v/sibling.Values[at])
 		}
 	}

@@ -49,8 +49,8 @@ func equalValues(a, b []float64) bool {
 	return true
 }
 
-// TestBorrowedShapeKnowsTheBurst: a model six hours old, a tenth of its sibling's size, must expect the sibling's burst at
-// nine; alone it cannot.
+// TestBorrowedShapeKnowsTheBurst: a model six hours old, a tenth of its sibling's size, must expect the sibling's
+// burst at nine; alone it cannot.
 func TestBorrowedShapeKnowsTheBurst(t *testing.T) {
 	sibling := dailyDemand(10*1440+8*60+55, time.Minute, nil, 51)
 	young := dailyDemand(sibling.Len(), time.Minute, nil, 52).Tail(6 * 60)

@@ -34,10 +34,10 @@ const (
 	clockColumn = "t_s"
 )
 
-// ReadCSV reads a series from a table with a header. The first column holds the start of each step: either "time" (or a
-// name that starts with it, as in "time_utc"), as RFC 3339 or 2006-01-02 15:04:05 with optional fractions, or "t_s", as
-// seconds, which are taken to count from the Unix epoch. The other columns are values. An empty cell is a missing value,
-// and so is an absent row.
+// ReadCSV reads a series from a table with a header. The first column holds the start of each step: either "time" (or
+// a name that starts with it, as in "time_utc"), as RFC 3339 or 2006-01-02 15:04:05 with optional fractions, or
+// "t_s", as seconds, which are taken to count from the Unix epoch. The other columns are values. An empty cell is a
+// missing value, and so is an absent row.
 //
 // The step is the most frequent distance between consecutive rows (the smaller one on a tie); every row must lie on the
 // grid that the first row and the step make. Rows must ascend. A time without a zone in the hour that an autumn change
@@ -83,7 +83,8 @@ type csvTable struct {
 	problems csvProblems
 }
 
-// csvLine says in which line of the file a row is. The rows that follow it are in the lines that follow, up to the next.
+// csvLine says in which line of the file a row is. The rows that follow it are in the lines that follow, up to the
+// next.
 type csvLine struct{ row, line int }
 
 // csvColumn is one column that may be the value column.
@@ -197,7 +198,8 @@ func (t *csvTable) begin(header []string) error {
 	names := t.header[1:]
 	for i, name := range names {
 		if name != strings.TrimSpace(rule) || len(names) == 1 {
-			t.columns = append(t.columns, &csvColumn{index: i + 1, name: name, numeric: true, wanted: len(names) == 1 || name == "value"})
+			wanted := len(names) == 1 || name == "value"
+			t.columns = append(t.columns, &csvColumn{index: i + 1, name: name, numeric: true, wanted: wanted})
 		}
 	}
 	return nil
@@ -361,8 +363,8 @@ const (
 )
 
 // ParseTime reads a time as series files hold it: seconds since the Unix epoch when asSeconds, else RFC 3339 or
-// 2006-01-02 15:04:05, both with optional fractions of a second; without a zone it is in loc. Years from 1700 to 2250 are
-// allowed, whose nanoseconds fit into 64 bits.
+// 2006-01-02 15:04:05, both with optional fractions of a second; without a zone it is in loc. Years from 1700 to 2250
+// are allowed, whose nanoseconds fit into 64 bits.
 func ParseTime(text string, asSeconds bool, loc *time.Location) (time.Time, error) {
 	if asSeconds {
 		v, err := strconv.ParseFloat(text, 64)
@@ -370,7 +372,8 @@ func ParseTime(text string, asSeconds bool, loc *time.Location) (time.Time, erro
 			return time.Time{}, fmt.Errorf("%q is not a number of seconds", text)
 		}
 		if math.Abs(v) > secondsMax {
-			return time.Time{}, fmt.Errorf("%q is out of range, must be from %.0f to %.0f seconds", text, -secondsMax, secondsMax)
+			return time.Time{}, fmt.Errorf("%q is out of range, must be from %.0f to %.0f seconds", text, -secondsMax,
+				secondsMax)
 		}
 		whole := math.Floor(v)
 		return time.Unix(int64(whole), int64(math.Round((v-whole)*1e6))*1000).In(loc), nil
@@ -397,8 +400,8 @@ func (t *csvTable) grid(values []float64) (Series, error) {
 	step := commonStep(t.times)
 	for i, at := range t.times {
 		if off := time.Duration((at - first) % int64(step)); off != 0 {
-			t.problems.note(t.lineOf(i), "time %s is %v off the grid of the step %v that most rows keep: rows must keep one step, "+
-				"absent ones are missing", t.text(at), off, step)
+			t.problems.note(t.lineOf(i), "time %s is %v off the grid of the step %v that most rows keep: "+
+				"rows must keep one step, absent ones are missing", t.text(at), off, step)
 		}
 	}
 	if err := t.problems.err(); err != nil {

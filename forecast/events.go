@@ -106,8 +106,8 @@ func (e *EventError) Error() string {
 // Unwrap returns the problems, joined.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// NewCalendar checks events. It reports every problem at once, as joined EventErrors, with the field, its value and what
-// is allowed. No events make a calendar without effect.
+// NewCalendar checks events. It reports every problem at once, as joined EventErrors, with the field, its value and
+// what is allowed. No events make a calendar without effect.
 func NewCalendar(events []Event) (*Calendar, error) {
 	c := &Calendar{}
 	var errs []error
@@ -256,8 +256,8 @@ func (c *Calendar) Concerns(model string) bool {
 	return slices.ContainsFunc(c.events, func(e *calendarEvent) bool { return e.concerns(model) })
 }
 
-// Unlearned lists the events about a model whose size is to be learned and that have no occurrence within [from, to), by
-// name: a history of that stretch says nothing about them.
+// Unlearned lists the events about a model whose size is to be learned and that have no occurrence within [from, to),
+// by name: a history of that stretch says nothing about them.
 func (c *Calendar) Unlearned(model string, from, to time.Time) []string {
 	seen := map[string]bool{}
 	for _, o := range c.Occurrences(model, from, to) {
@@ -281,8 +281,8 @@ type Occurrence struct {
 	event            *calendarEvent
 }
 
-// Occurrences returns what concerns a model and has some weight inside [from, to), by start and then in the order of the
-// events. The cost grows with the number of occurrences since each event's first.
+// Occurrences returns what concerns a model and has some weight inside [from, to), by start and then in the order of
+// the events. The cost grows with the number of occurrences since each event's first.
 func (c *Calendar) Occurrences(model string, from, to time.Time) []Occurrence {
 	var out []Occurrence
 	for _, e := range c.events {

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// Effects knows, for one series, what the events of a calendar do to it: what each occurrence of the past did, what the
-// one under way is doing, and what the next will do. It follows the series value by value and looks only backwards. It is
-// not safe for concurrent use.
+// Effects knows, for one series, what the events of a calendar do to it: what each occurrence of the past did, what
+// the one under way is doing, and what the next will do. It follows the series value by value and looks only
+// backwards. It is not safe for concurrent use.
 //
 // # Size
 //
-// The size θ of an effect is the logarithm of its multiplier; with Like it is how far the day is as the other day, from 0
-// (as its own) to 1: the power that the ratio of the two days is raised to. Before anything was seen of an occurrence it
-// is the stated one. For a learned event it is the median of the θ of past occurrences of its name, times n/(n+1) for n of
-// them: one occurrence is believed by half, four by four fifths, and none makes no effect. Sample paths of a learned event
-// take the sizes of different past occurrences, so that an event of changing size gives a wide forecast; one further from
-// the median than three times the median distance counts as no further, so that a freak does not set the scale.
+// The size θ of an effect is the logarithm of its multiplier; with Like it is how far the day is as the other day,
+// from 0 (as its own) to 1: the power that the ratio of the two days is raised to. Before anything was seen of an
+// occurrence it is the stated one. For a learned event it is the median of the θ of past occurrences of its name,
+// times n/(n+1) for n of them: one occurrence is believed by half, four by four fifths, and none makes no effect.
+// Sample paths of a learned event take the sizes of different past occurrences, so that an event of changing size
+// gives a wide forecast; one further from the median than three times the median distance counts as no further, so
+// that a freak does not set the scale.
 //
 // While an occurrence is under way, each known value at a quarter of its weight or more is compared with what would be
 // usual: the median of the same time on earlier days, moved to the level before the event began. What was seen replaces
@@ -80,9 +81,9 @@ const (
 	effectAhead = 8 * day
 )
 
-// Learn reads a history and returns what the events did in it, and the history without them: what demand would have been
-// had nothing happened, so that a launch does not become a season. Missing values stay missing, lower bounds lower bounds,
-// and values outside of all occurrences are those of s.
+// Learn reads a history and returns what the events did in it, and the history without them: what demand would have
+// been had nothing happened, so that a launch does not become a season. Missing values stay missing, lower bounds
+// lower bounds, and values outside of all occurrences are those of s.
 //
 // The history is read twice: the second time the size of every past occurrence is known from its beginning.
 func Learn(s Series, c *Calendar, model string) (*Effects, Series) {
@@ -263,8 +264,8 @@ func (e *Effects) factor(o *occasion, theta, weight float64, from time.Time) flo
 	return 1 + (multiplier-1)*weight
 }
 
-// trust is how far what was seen of an occasion replaces what was expected, from 0 to 1. The first minutes say the most:
-// it grows with the root of the demand seen.
+// trust is how far what was seen of an occasion replaces what was expected, from 0 to 1. The first minutes say the
+// most: it grows with the root of the demand seen.
 func (e *Effects) trust(o *occasion) float64 {
 	return math.Sqrt(min(1, float64(o.seen)*float64(e.usual.step)/float64(o.event.WithdrawAfter)))
 }
@@ -339,8 +340,8 @@ func (e *Effects) finish() {
 }
 
 // Apply returns the ensemble with the effects of the events ahead: every path multiplied over the steps of the event,
-// those of a learned event by sizes that past occurrences had. The ensemble is of demand without events, as what is made
-// from Learn's and Update's values is, and starts at or after the step that comes next.
+// those of a learned event by sizes that past occurrences had. The ensemble is of demand without events, as what is
+// made from Learn's and Update's values is, and starts at or after the step that comes next.
 func (e *Effects) Apply(ens Ensemble) Ensemble {
 	out := ens
 	out.Paths = make([][]float64, len(ens.Paths))
@@ -382,8 +383,8 @@ type Effect struct {
 	Why string
 }
 
-// Ahead returns the effects of occurrences with some weight inside [from, to), by start. from is not before the step that
-// comes next.
+// Ahead returns the effects of occurrences with some weight inside [from, to), by start. from is not before the step
+// that comes next.
 func (e *Effects) Ahead(from, to time.Time) []Effect {
 	var out []Effect
 	e.lookUp(to)

@@ -2,8 +2,8 @@ package forecast
 
 import "time"
 
-// Eventful is a Forecaster that knows a Calendar: the one inside sees demand without events, and its paths are multiplied
-// by the effects of those ahead.
+// Eventful is a Forecaster that knows a Calendar: the one inside sees demand without events, and its paths are
+// multiplied by the effects of those ahead.
 type Eventful struct {
 	inner    Forecaster
 	calendar *Calendar

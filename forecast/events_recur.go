@@ -16,8 +16,8 @@ const (
 	recurrenceClocksMax = 24 // times a day
 )
 
-// recurrence is a parsed RFC 5545 rule with its start. The library computes on the reading of the wall clock, held as if
-// it were UTC, because it misplaces days whose midnight a zone jumps over; the zone is put back afterwards.
+// recurrence is a parsed RFC 5545 rule with its start. The library computes on the reading of the wall clock, held as
+// if it were UTC, because it misplaces days whose midnight a zone jumps over; the zone is put back afterwards.
 type recurrence struct {
 	rule *rrule.RRule
 	loc  *time.Location

@@ -276,7 +276,8 @@ func TestEventfulPanicsBeforeFit(t *testing.T) {
 	}
 }
 
-// BenchmarkLearn is what a calendar adds to the fit of four weeks at one minute: a weekly event, daily ones and a holiday.
+// BenchmarkLearn is what a calendar adds to the fit of four weeks at one minute: a weekly event, daily ones and a
+// holiday.
 func BenchmarkLearn(b *testing.B) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// usual remembers demand without events on a coarse grid, and says from it what would be usual at some time: the yardstick
-// that the effect of an event is measured with. It looks only backwards.
+// usual remembers demand without events on a coarse grid, and says from it what would be usual at some time: the
+// yardstick that the effect of an event is measured with. It looks only backwards.
 type usual struct {
 	step   time.Duration // of the values that come in
 	per    int           // of them in a bin
@@ -170,8 +170,8 @@ func (u *usual) levelBefore(bin int) float64 {
 	return u.mean(bin-max(1, int(usualLevelSpan/u.bins.Step)), bin)
 }
 
-// referenceDays lists how many days back to look for a time like this: the same day of the last two weeks, the last days
-// of the same class, which know a level that grows, and the same day of earlier weeks.
+// referenceDays lists how many days back to look for a time like this: the same day of the last two weeks, the last
+// days of the same class, which know a level that grows, and the same day of earlier weeks.
 func (u *usual) referenceDays(at time.Time) []int {
 	out := []int{7, 14}
 	local := at.In(u.location())
@@ -183,8 +183,8 @@ func (u *usual) referenceDays(at time.Time) []int {
 	return append(out, 21, 28)
 }
 
-// dayRatio returns how demand at this time of the day on another day of the week compares with that on the day that t is
-// on, from the last four weeks: 1 when one of them is not known or too small to tell.
+// dayRatio returns how demand at this time of the day on another day of the week compares with that on the day that t
+// is on, from the last four weeks: 1 when one of them is not known or too small to tell.
 func (u *usual) dayRatio(t time.Time, like time.Weekday) float64 {
 	key := [2]int{u.bin(t), int(like)}
 	v, ok := u.ratios[key]

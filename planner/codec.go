@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"forewarm/forecast"
@@ -52,6 +53,21 @@ func errorOffset(err error, reached int64) int64 {
 
 // Validate reports every broken invariant of the State.
 func (s State) Validate() error {
+	errs := s.unusable()
+	for i := range s.Models {
+		m := &s.Models[i]
+		for _, b := range m.broken(s.shapeLeftOut(m.Name)) {
+			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, b.err))
+		}
+	}
+	if s.Inventory != nil {
+		errs = append(errs, s.Inventory.problems()...)
+	}
+	return errors.Join(append(errs, s.Evidence.problem())...)
+}
+
+// unusable is what is broken about the State itself, so that no Decision can be made of it.
+func (s State) unusable() []error {
 	var errs []error
 	if s.Now.IsZero() {
 		errs = append(errs, errors.New("now is missing"))
@@ -67,14 +83,12 @@ func (s State) Validate() error {
 			errs = append(errs, fmt.Errorf("models[%d] is %q after %q: names must ascend without repeats",
 				i, m.Name, s.Models[i-1].Name))
 		}
-		for _, err := range m.problems() {
-			errs = append(errs, fmt.Errorf("model %q: %w", m.Name, err))
+		if m.Name == "" {
+			errs = append(errs, fmt.Errorf("models[%d]: name is empty", i))
 		}
 	}
-	if s.Inventory != nil {
-		errs = append(errs, s.Inventory.problems()...)
-	}
-	return errors.Join(append(errs, s.Memory.problems()...)...)
+	errs = append(errs, s.groupProblems()...)
+	return append(errs, s.Memory.problems()...)
 }
 
 // Times outside these years are unit mistakes; within them no sum of a time and a lead time leaves what JSON can hold.
@@ -109,38 +123,50 @@ func (m Memory) problems() []error {
 	return errs
 }
 
-func (m *ModelState) problems() []error {
-	var errs []error
-	add := func(err error) {
+// broken are the facts of the model that break an invariant. An empty shape is none while it is known to be left out.
+func (m *ModelState) broken(shapeLeftOut bool) []brokenFact {
+	var out []brokenFact
+	add := func(fact string, err error) {
 		if err != nil {
-			errs = append(errs, err)
+			out = append(out, brokenFact{fact, err})
 		}
 	}
-	if m.Name == "" {
-		add(errors.New("name is empty"))
+	if !shapeLeftOut || m.Shape != (Shape{}) {
+		add("shape", m.Shape.Validate())
 	}
-	add(m.Shape.Validate())
 	if m.Profile != nil {
-		add(m.Profile.Validate())
+		add("profile", m.Profile.Validate())
 	}
 	if m.Requests != nil {
-		add(m.Requests.Validate())
+		add("requests", m.Requests.Validate())
 	}
 	if m.Load != nil && !m.Load.finite() {
-		add(fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
+		add("load", fmt.Errorf("load is %+v: finite rates of at least 0 are allowed; leave an unknown load out", m.Load.Load))
 	}
+	if !slices.IsSorted(m.WeightsOn) {
+		add("weights_on", fmt.Errorf("weights_on is %q: ascending names are allowed", m.WeightsOn))
+	}
+	var leads []error
 	for _, lt := range m.LeadTimes {
 		if lt.Known() {
-			add(lt.Validate())
+			leads = append(leads, lt.Validate())
 		}
 	}
-	add(m.Signals.problem())
-	add(m.Replicas.problem())
-	add(m.Forecast.problem())
+	add("lead_time", errors.Join(leads...))
+	add("waiting", m.Signals.problem())
+	add("replicas", m.Replicas.problem())
+	add("forecast", m.Forecast.problem())
+	add("evidence", m.Evidence.problem())
 	if a := m.Actuator; a != nil && !(a.ScaleUpTolerance >= 0 && a.ScaleUpTolerance <= 10) {
-		add(fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
+		add("actuator", fmt.Errorf("actuator.scale_up_tolerance is %v: 0 to 10 are allowed", a.ScaleUpTolerance))
 	}
-	return errs
+	if a := m.Actuator; a != nil {
+		if t := a.ScaleDownTolerance; t != nil && !(*t >= 0 && *t <= 10) {
+			add("actuator", fmt.Errorf("actuator.scale_down_tolerance is %v: 0 to 10 are allowed", *t))
+		}
+		add("actuator", a.ScaleUp.problem())
+	}
+	return out
 }
 
 func (s Signals) problem() error {
@@ -199,6 +225,7 @@ func (f *Forecast) problem() error {
 		errs = append(errs, fmt.Errorf("forecast: it starts at %s: the years %d to %d are allowed",
 			p.Start.Format(time.RFC3339), yearMin, yearMax))
 	}
+	errs = append(errs, f.Coverage.problem())
 	for _, e := range f.Events {
 		errs = append(errs, e.problem())
 	}
@@ -235,11 +262,42 @@ func (inv *Inventory) problems() []error {
 			errs = append(errs, fmt.Errorf("pool %q: launchable is %d: at least 0 is allowed; leave an unknown one out",
 				p.Name, *p.Launchable))
 		}
+		if p.Launching < 0 || p.Launching > launchMax {
+			errs = append(errs, fmt.Errorf("pool %q: launching is %d: 0 to %d are allowed", p.Name, p.Launching, launchMax))
+		}
 		for _, n := range p.Nodes {
 			if n.FreeGPUs < 0 || n.FreeGPUs > min(n.GPUs, nodeGPUsMax) {
 				errs = append(errs, fmt.Errorf("pool %q, node %q: free_gpus is %d: 0 to gpus, %d, and at most %d are allowed",
 					p.Name, n.Name, n.FreeGPUs, n.GPUs, nodeGPUsMax))
 			}
+			errs = append(errs, n.problems(p.Name)...)
+		}
+	}
+	return errs
+}
+
+// problems reports what else is out of range about a node.
+func (n *Node) problems(pool string) []error {
+	var errs []error
+	negative := func(key string, value int64) {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("pool %q, node %q: %s is %d: at least 0 is allowed; leave an unknown one out",
+				pool, n.Name, key, value))
+		}
+	}
+	if n.FreeCPU != nil {
+		negative("free_milli_cpu", int64(*n.FreeCPU))
+	}
+	if n.FreeMemory != nil {
+		negative("free_memory_bytes", int64(*n.FreeMemory))
+	}
+	if n.FreePods != nil {
+		negative("free_pods", int64(*n.FreePods))
+	}
+	for _, t := range n.Tenants {
+		if t.GPUs < 0 || t.GPUs > nodeGPUsMax {
+			errs = append(errs, fmt.Errorf("pool %q, node %q: tenant %q holds %d GPUs: 0 to %d are allowed",
+				pool, n.Name, t.Pod, t.GPUs, nodeGPUsMax))
 		}
 	}
 	return errs

@@ -114,7 +114,8 @@ func TestView(t *testing.T) {
 
 // TestQuotaTargets: a quota stays as it is, but never below what is in use.
 func TestQuotaTargets(t *testing.T) {
-	got := quotaTargets([]Quota{{Queue: "a", Flavor: "f", Nominal: 8, Used: 3}, {Queue: "b", Flavor: "f", Nominal: 8, Used: 12}})
+	got, _ := newQuotaBook(&State{Quotas: []Quota{{Queue: "a", Flavor: "f", Nominal: 8, Used: 3},
+		{Queue: "b", Flavor: "f", Nominal: 8, Used: 12}}}, Policy{}).targets()
 	if got[0].Nominal != 8 || got[1].Nominal != 12 || got[1].Why != "12 GPUs are in use" {
 		t.Errorf("%+v", got)
 	}

@@ -17,12 +17,14 @@ const breakAfter = 4
 //
 // Missing facts never lower a plan: a model with an unknown or old load, unknown replicas or no profile is held at its
 // last plan (or at what runs) and may only grow; a model about which nothing was ever known gets a nil count. Shortfalls
-// are results. The only errors are States and Policies that break their documented invariants; all problems are
-// reported at once and s is not modified.
+// are results. A fact that breaks its invariant counts as missing and holds its own model (see Sound). The only errors are
+// Policies out of range and States whose time, names or Memory are unusable; all problems are reported at once and s is
+// not modified.
 //
 // Cost: linear in the number of models × sample paths × forecast steps, plus models × nodes for placing.
 func Decide(s State, p Policy) (Decision, error) {
-	if err := errors.Join(s.Validate(), p.Validate()); err != nil {
+	s = s.Sound()
+	if err := errors.Join(append(s.unusable(), p.Validate())...); err != nil {
 		return Decision{}, fmt.Errorf("planner: %w", err)
 	}
 	s.Now = fixZone(s.Now)
@@ -31,13 +33,21 @@ func Decide(s State, p Policy) (Decision, error) {
 	for _, m := range s.Memory.Models {
 		memories[m.Name] = m
 	}
-	room := newRoom(s.Inventory)
+	stock := stockMemory(&s)
+	rules := growthRules{now: s.Now, stock: stock, static: p.Pools == Act}
+	room := newRoom(s.Inventory, rules)
+	if s.Inventory.stale(s.Now) {
+		room = nil
+	}
+	book, ending := newQuotaBook(&s, p), s.Inventory.ending()
 	d := Decision{
 		At:     s.Now,
 		Models: make([]ModelDecision, 0, len(s.Models)),
 		Gaps:   slices.Clone(s.Gaps),
 		Memory: Memory{At: s.Now, Unbroken: unbroken, Models: make([]ModelMemory, 0, len(s.Models))},
 	}
+	portions := s.divide(p)
+	courses := make([]*course, len(s.Models))
 	for i := range s.Models {
 		memory, remembered := memories[s.Models[i].Name]
 		c := &course{
@@ -49,19 +59,62 @@ func Decide(s State, p Policy) (Decision, error) {
 			memory:     memory,
 			remembered: remembered,
 			unbroken:   unbroken,
+			inventory:  s.Inventory,
+			cluster:    s.Evidence,
+			thresholds: p.Diagnose,
 		}
-		c.missingGauge = missingGauge(s.Gaps, c.state)
-		c.decide(room)
+		c.missingGauge = missingGauge(s.Gaps, c.state.Name, c.state)
+		if part, ok := portions[c.state.Name]; ok {
+			c.state, c.portion = &part.state, part.steps
+			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
+		}
+		c.standby = s.served(c.policy.Standby)
+		c.invalid = invalidFacts(s.Gaps, c.state.Name)
+		if s.Inventory != nil {
+			c.quotas = book.of(c, s.Inventory.Pools)
+		} else {
+			c.quotas = book.of(c, nil)
+		}
+		c.quotaPods = book.pods(c)
+		c.ending = ending
+		c.reserve(room)
+		courses[i] = c
+	}
+	for _, c := range inTurn(courses) {
+		c.decide(room, book)
+	}
+	yield(courses, s.Inventory)
+	for _, c := range courses {
+		d.Buffers = append(d.Buffers, c.buffer(room)...)
+	}
+	d.Pools = poolTargets(room, courses)
+	for _, c := range courses {
+		c.planQuota(room, book)
 		d.Models = append(d.Models, c.out)
-		d.Shortfalls = append(d.Shortfalls, c.shortfalls...)
-		if c.wantedOK || remembered { // a plan that was never made must not be remembered as one of 0
+		for _, short := range c.shortfalls {
+			short.Owner = OwnerPlatform // nodes, stock, quota and start times all are
+			d.Shortfalls = append(d.Shortfalls, short)
+		}
+		if c.wantedOK || c.remembered { // a plan that was never made must not be remembered as one of 0
 			d.Memory.Models = append(d.Memory.Models, c.next)
 		}
 	}
+	d.Quotas, d.Memory.Quotas = book.targets()
+	d.Memory.Stock = stock
 	keepForgotten(&d, s.Memory)
-	d.Pools = poolTargets(room)
-	d.Quotas = quotaTargets(s.Quotas)
+	if !s.Inventory.stale(s.Now) {
+		d.Slots = modelSlots(s, rules, func(model int) int { return courses[model].quotaPods })
+	}
+	d.Order = order(&s, &d)
 	return d, nil
+}
+
+// served is the model whose demand a standby is for; nil when there is none.
+func (s *State) served(standby *Standby) *ModelState {
+	if standby == nil {
+		return nil
+	}
+	return s.model(standby.For)
 }
 
 // fixZone keeps the offset of t and drops its zone rules and monotonic reading, which JSON does not carry: a State must
@@ -114,6 +167,16 @@ type course struct {
 	unbroken   time.Time
 	// missingGauge names a gauge that should be here and is not.
 	missingGauge string
+	// standby is the model whose demand this one takes over by its policy; nil is none, or one that the State does not have.
+	standby *ModelState
+	// portion says why the state's load is a part of a model's that others serve too.
+	portion []Step
+	// invalid names facts that were left out because they broke an invariant.
+	invalid string
+	// for diagnose: the hardware, evidence of the whole cluster, and the policy's thresholds.
+	inventory  *Inventory
+	cluster    *ClusterEvidence
+	thresholds *Thresholds
 
 	// demand.go
 	loadKnown bool   // a load was observed and is fresh
@@ -129,12 +192,30 @@ type course struct {
 	supplyOK   bool
 	forecastOK bool
 
-	// place.go (probe)
-	lead *Lead
+	// coverage.go
+	level    float64       // at which the forecast is read: the service level or above
+	coverage *PeakCoverage // nil is unknown
+
+	// place.go
+	lead      *Lead
+	quotas    []int // the quotas its replicas are admitted under, by index
+	quotaPods int   // the pods beyond those there are that they admit
+	pending   int   // replicas that wait for a node
+	waiting   landed
+	nodesFor  []int   // nodes to be launched for those, per pool
+	surge     int     // replicas of a rollout that room is kept for
+	placed    int     // replicas beyond the supply that have a slot, those of the buffer included
+	ending    []*Node // those that are known to go away
+
+	// veto.go
+	frozen bool // nothing may shrink while writing makes it worse
 
 	// warm.go and guard.go
 	wanted   int
 	wantedOK bool
+
+	// tier.go
+	promised int // terminating replicas whose GPUs a higher tier waits for
 
 	// out
 	out        ModelDecision
@@ -144,30 +225,34 @@ type course struct {
 
 // missingGauge reports the queue length as missing when a Gap says that it should be there: a model that never had the
 // gauge has no Gap, and must not be blind for ever.
-func missingGauge(gaps []Gap, m *ModelState) string {
+func missingGauge(gaps []Gap, model string, m *ModelState) string {
 	if m.Signals.Waiting != nil {
 		return ""
 	}
 	for _, g := range gaps {
-		if g.Model == m.Name && g.Fact == "waiting" {
+		if g.Model == model && g.Fact == "waiting" {
 			return "the queue length is missing"
 		}
 	}
 	return ""
 }
 
-func (c *course) decide(room *room) {
+func (c *course) decide(room *room, book *quotaBook) {
 	c.out = ModelDecision{Name: c.state.Name, Authority: c.policy.Authority}
 	c.next = ModelMemory{Name: c.state.Name, Replicas: c.memory.Replicas, Wanted: c.memory.Wanted, Needed: c.memory.Needed}
+	c.out.Steps = append(c.out.Steps, c.portion...)
 	c.demand()
 	c.size()
 	c.probe(room)
 	c.warm()
+	c.insure()
+	c.diagnose()
 	c.guard()
 	if c.wantedOK {
 		c.commit()
-		c.place(room)
+		c.place(room, book)
 	}
+	c.admit()
 	c.answer()
 }
 
@@ -187,8 +272,10 @@ func (c *course) commit() {
 func (c *course) answer() {
 	switch c.policy.Authority {
 	case Act:
-		c.out.Answer = c.out.Replicas
-		if c.out.Answer == nil {
+		if c.out.Replicas != nil {
+			told := c.tell(*c.out.Replicas)
+			c.out.Answer = &told
+		} else {
 			c.step(StageGuard, nil, "KEDA gets an error, which blocks scale-in and leaves sibling triggers alone")
 		}
 	default:

@@ -30,7 +30,14 @@ func (c *course) demand() {
 	if c.missingGauge != "" {
 		missing = append(missing, c.missingGauge)
 	}
+	if c.invalid != "" {
+		missing = append(missing, c.invalid)
+	}
 	c.blind = strings.Join(missing, ", ")
+	c.level = c.policy.ServiceLevel
+	if c.forecastOK {
+		c.level, c.coverage = c.state.Forecast.readLevel(c.level)
+	}
 	c.step(StageDemand, nil, c.demandText())
 }
 
@@ -78,6 +85,7 @@ func (c *course) demandText() string {
 		if f.Borrowed != "" {
 			b.WriteString(" on a history " + f.Borrowed)
 		}
+		b.WriteString(c.coverageText())
 		b.WriteString(c.eventsText())
 	} else {
 		b.WriteString("; no forecast")

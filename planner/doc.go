@@ -13,10 +13,12 @@
 //	           rates for the mix of the moment in capacity.go and lateness.go
 //	place.go   probe: which slot would the next replica get → start path → lead time
 //	warm.go    raise and hold: quantiles over paths of the peak need → replicas that must run or be starting
+//	veto.go    diagnose.go: is more capacity the remedy at all? Vetoes hold growth
 //	guard.go   limits, scale-down window, blindness; up beats down
 //	place.go   what the inventory can hold; leftovers are shortfalls with their cause
 //	pools.go   nodes missing per pool
 //	quota.go   quotas to match
+//	hpa.go     the answer that makes the HPA arrive at the plan
 //
 // and every stage leaves a Step that says the number, the reason, what bound it and what was rejected.
 //

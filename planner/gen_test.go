@@ -102,6 +102,9 @@ func genModel(t *rapid.T, name string, now time.Time) ModelState {
 	}
 	if maybe("forecast") {
 		m.Forecast = genForecast(t, now)
+		if rapid.Bool().Draw(t, "covered") {
+			m.Forecast.Coverage = genCoverage(t)
+		}
 	}
 	if maybe("replicas") {
 		m.Replicas = genReplicas(t, now)

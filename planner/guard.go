@@ -18,9 +18,11 @@ func (c *course) guard() {
 		}
 		c.step(StageGuard, &c.wanted, "raised to the reactive floor: "+why).BoundBy = "reactive floor"
 	}
+	c.consolidate()
 	// Before the wish is remembered: while facts are missing nobody can say that less was wanted.
 	c.holdBlind()
 	c.next.Wanted = pushMax(c.memory.Wanted, Count{At: c.now, Replicas: c.wanted}, c.now.Add(-c.policy.ScaleDownWindow))
+	c.holdFrozen()
 	c.holdAfterBreak()
 	c.holdWindow()
 	c.limit()

@@ -12,6 +12,10 @@ type Memory struct {
 	// and nothing shrinks until a scale-down window has passed since.
 	Unbroken time.Time     `json:"unbroken"`
 	Models   []ModelMemory `json:"models,omitempty"` // sorted by Name
+	// Stock are the offers that had no node lately, sorted by pool, type and zone.
+	Stock []StockMemory `json:"stock,omitempty"`
+	// Quotas are those that are not what they were before forewarm changed them.
+	Quotas []QuotaMemory `json:"quotas,omitempty"`
 }
 
 // ModelMemory is the memory of one model.
@@ -24,6 +28,16 @@ type ModelMemory struct {
 	// counts strictly descend.
 	Wanted []Count `json:"wanted,omitempty"`
 	Needed []Count `json:"needed,omitempty"`
+	// Buffer is how many replicas beyond the plan had room kept for them by the last Decision.
+	Buffer int `json:"buffer,omitempty"`
+	// Buffers are the last Decision's BufferTargets, by pool.
+	Buffers []PoolCount `json:"buffers,omitempty"`
+}
+
+// PoolCount is a number of replicas in a pool.
+type PoolCount struct {
+	Pool     string `json:"pool"`
+	Replicas int    `json:"replicas"`
 }
 
 // Count is a number of replicas at a time.

@@ -21,6 +21,8 @@ type Observation struct {
 	Quotas    []Quota
 	Cohorts   []Cohort
 	Gaps      []Gap
+	// Evidence is what Diagnose looks at of the whole cluster; nil is unknown.
+	Evidence *ClusterEvidence
 }
 
 // ModelObservation is one look at one model.
@@ -38,4 +40,6 @@ type ModelObservation struct {
 	// under way are in Replicas.Starting.
 	Starts   []coldstart.Sample
 	Actuator *Actuator
+	// Evidence is what Diagnose looks at; nil is unknown.
+	Evidence *Evidence
 }

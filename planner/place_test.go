@@ -13,13 +13,13 @@ func TestTakeAgainstBruteForce(t *testing.T) {
 		free := rapid.SliceOfN(rapid.IntRange(0, 8), 0, 4).Draw(t, "free")
 		s := Shape{GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), Pods: 1}
 		want := rapid.IntRange(0, 6).Draw(t, "want")
-		r := newRoom(inventoryOf(free))
-		got := r.takeAny(s, want)
+		r := newRoom(inventoryOf(free), growthRules{now: monday})
+		got := r.put(ask{Shape: s}, want, false).ready
 		if best := packAll(slices.Clone(free), s.GPUs, want); got != best {
 			t.Fatalf("%d of %d replicas of %v fit into %v, want %d", got, want, s, free, best)
 		}
 		left, total := 0, 0
-		for _, n := range r.pools[0].nodes {
+		for _, n := range r.pools[0].ready.nodes {
 			if n.free < 0 {
 				t.Fatalf("a node has %d GPUs free", n.free)
 			}
@@ -28,8 +28,8 @@ func TestTakeAgainstBruteForce(t *testing.T) {
 		for _, f := range free {
 			total += f
 		}
-		if left != total-got*s.GPUs || r.freeGPUs(s) != left {
-			t.Fatalf("%d GPUs are left (counted %d) of %d after %d replicas of %v", left, r.freeGPUs(s), total, got, s)
+		if counted, _ := r.freeGPUs(ask{Shape: s}); left != total-got*s.GPUs || counted != left {
+			t.Fatalf("%d GPUs are left (counted %d) of %d after %d replicas of %v", left, counted, total, got, s)
 		}
 	})
 }
@@ -77,18 +77,18 @@ func TestTakeSeveralPods(t *testing.T) {
 		for _, n := range slots {
 			possible = possible || n >= s.Pods
 		}
-		r := newRoom(inv)
-		if fits := r.takeAny(s, 1) == 1; fits != possible {
+		r := newRoom(inv, growthRules{now: monday})
+		if fits := r.put(ask{Shape: s}, 1, false).ready == 1; fits != possible {
 			t.Fatalf("fits %v, want %v: %+v into %+v", fits, possible, s, nodes)
 		}
 		taken, domains := 0, map[string]bool{}
 		for _, n := range nodes {
-			at := slices.IndexFunc(r.pools[0].nodes, func(x nodeRoom) bool { return x.name == n.Name })
-			if at < 0 || r.pools[0].nodes[at].free == n.FreeGPUs {
+			at := slices.IndexFunc(r.pools[0].ready.nodes, func(x nodeRoom) bool { return x.name == n.Name })
+			if at < 0 || r.pools[0].ready.nodes[at].free == n.FreeGPUs {
 				continue
 			}
-			used := n.FreeGPUs - r.pools[0].nodes[at].free
-			if r.pools[0].nodes[at].free < 0 || used%s.GPUs != 0 {
+			used := n.FreeGPUs - r.pools[0].ready.nodes[at].free
+			if r.pools[0].ready.nodes[at].free < 0 || used%s.GPUs != 0 {
 				t.Fatalf("%d GPUs taken from %+v by %+v", used, n, s)
 			}
 			taken += used
@@ -131,8 +131,8 @@ func TestLaunch(t *testing.T) {
 		{"absurd", Pool{GPUsPerNode: 8}, Shape{GPUs: 5, Pods: 1}, replicasLimit, launchMax, launchMax},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRoom(&Inventory{Pools: []Pool{c.pool}})
-			if placed := r.launchAny(c.shape, "chat", c.want); placed != c.placed || r.pools[0].added != c.nodes {
+			r := newRoom(&Inventory{Pools: []Pool{c.pool}}, growthRules{now: monday})
+			if placed := r.put(ask{c.shape, "chat"}, c.want, false).launched; placed != c.placed || r.pools[0].added != c.nodes {
 				t.Errorf("%d placed on %d nodes, want %d on %d", placed, r.pools[0].added, c.placed, c.nodes)
 			}
 		})

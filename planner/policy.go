@@ -26,6 +26,12 @@ type Policy struct {
 	// Defaults applies to a model that Models does not name.
 	Defaults ModelPolicy            `json:"defaults" yaml:"defaults"`
 	Models   map[string]ModelPolicy `json:"models,omitempty" yaml:"models"`
+	// Pools is the authority over the nodes of static pools; empty is observe. Other pools grow by the pods that wait.
+	Pools Authority `json:"pools,omitempty" yaml:"pools,omitempty"`
+	// Quota is about the quotas; nil stands for DefaultQuotaPolicy.
+	Quota *QuotaPolicy `json:"quota,omitempty" yaml:"quota,omitempty"`
+	// Diagnose are the thresholds of the rules that hold growth; nil stands for DefaultThresholds.
+	Diagnose *Thresholds `json:"diagnose,omitempty" yaml:"diagnose"`
 }
 
 // ModelPolicy is the policy of one model.
@@ -35,6 +41,19 @@ type ModelPolicy struct {
 	// ReplicasMin and ReplicasMax bound the plan. ReplicasMax 0 means no limit was stated.
 	ReplicasMin int `json:"replicas_min" yaml:"replicas_min"`
 	ReplicasMax int `json:"replicas_max" yaml:"replicas_max"`
+	// Priority is the tier of the model: when GPUs are short those of a higher one are placed first, and models of a lower
+	// one yield replicas above their ReplicasMin.
+	Priority int `json:"priority,omitempty" yaml:"priority"`
+	// Mode is what is weighed: service_level or cost. In the mode cost, ShortageCost and IdleCost are those of a replica-minute
+	// short and of one idle, in any unit; the plan has the least expected sum of both.
+	Mode         Mode    `json:"mode,omitempty" yaml:"mode"`
+	ShortageCost float64 `json:"shortage_cost,omitempty" yaml:"shortage_cost"`
+	IdleCost     float64 `json:"idle_cost,omitempty" yaml:"idle_cost"`
+	// Survive is the loss that the plan must survive: the demand at ServiceLevel must still fit without the node, zone or
+	// spot pool that holds most of the replicas. Empty is none.
+	Survive Survival `json:"survive,omitempty" yaml:"survive"`
+	// Standby is the demand of elsewhere that the plan has room for; nil is none.
+	Standby *Standby `json:"standby,omitempty" yaml:"standby"`
 	// ServiceLevel τ is the share of futures on which capacity must be enough, between 0.5 and 0.9999.
 	ServiceLevel float64 `json:"service_level" yaml:"service_level"`
 	// ScaleDownWindow: the plan never shrinks below what was wanted at any time in this window.
@@ -62,6 +81,9 @@ func (m ModelPolicy) slo() SLO {
 	}
 	return s
 }
+
+// priorityMax bounds tiers.
+const priorityMax = 1000
 
 // DefaultModelPolicy is the policy of a model about which nothing was said.
 func DefaultModelPolicy() ModelPolicy {
@@ -91,6 +113,11 @@ func (p Policy) For(model string) ModelPolicy {
 // Validate reports every value out of range, all at once, each with its key, the value and what is allowed.
 func (p Policy) Validate() error {
 	var errs []error
+	if !slices.Contains([]Authority{"", Observe, Advise, Act}, p.Pools) {
+		errs = append(errs, fmt.Errorf("pools is %q: observe, advise or act are allowed", p.Pools))
+	}
+	errs = append(errs, p.Quota.problems())
+	errs = append(errs, p.Diagnose.problems()...)
 	errs = append(errs, p.Defaults.validate("defaults")...)
 	names := make([]string, 0, len(p.Models))
 	for name := range p.Models {
@@ -119,6 +146,19 @@ func (m ModelPolicy) validate(prefix string) []error {
 	}
 	if m.ReplicasMax > 0 && m.ReplicasMin > m.ReplicasMax {
 		bad("replicas_min", m.ReplicasMin, fmt.Sprintf("at most replicas_max, %d, is allowed", m.ReplicasMax))
+	}
+	if m.Priority < -priorityMax || m.Priority > priorityMax {
+		bad("priority", m.Priority, fmt.Sprintf("%d to %d are allowed", -priorityMax, priorityMax))
+	}
+	m.costProblems(bad)
+	if !slices.Contains([]Survival{"", SurviveNode, SurviveZone, SurviveSpotPool}, m.Survive) {
+		bad("survive", fmt.Sprintf("%q", m.Survive), "node, zone, spot-pool or none are allowed")
+	}
+	if s := m.Standby; s != nil && s.For == "" {
+		bad("standby.for", `""`, "the name of another model is allowed")
+	}
+	if s := m.Standby; s != nil && !(s.Share > 0 && s.Share <= 1) {
+		bad("standby.share", s.Share, "above 0 to 1 is allowed")
 	}
 	if !(m.ServiceLevel >= 0.5 && m.ServiceLevel <= 0.9999) {
 		bad("service_level", m.ServiceLevel, "0.5 to 0.9999 are allowed")

@@ -16,7 +16,9 @@ func TestPolicyValidate(t *testing.T) {
 	a, b := p.Models["a"], p.Models["b"]
 	a.ReplicasMin, a.ReplicasMax = 5, 3
 	b.ReplicasMin, b.ReplicasMax, b.QueueThreshold, b.ServiceLevel = 1_000_001, 1_000_001, 2e6, nan
-	p.Models["a"], p.Models["b"] = a, b
+	c := DefaultModelPolicy()
+	c.Priority, c.Mode, c.IdleCost, c.Survive, c.Standby = 1001, ModeCost, -1, "rack", &Standby{Share: 1.5}
+	p.Models["a"], p.Models["b"], p.Models["c"] = a, b, c
 	want := []string{
 		`defaults.authority is "rule": observe, advise or act are allowed`,
 		`defaults.replicas_min is -1: 0 to 1000000 are allowed`,
@@ -32,6 +34,12 @@ func TestPolicyValidate(t *testing.T) {
 		`models.b.replicas_max is 1000001: 0 (no limit) to 1000000 are allowed`,
 		`models.b.service_level is NaN: 0.5 to 0.9999 are allowed`,
 		`models.b.queue_threshold is 2e+06: above 0 and at most 1000000 waiting requests per replica are allowed`,
+		`models.c.priority is 1001: -1000 to 1000 are allowed`,
+		`models.c.shortage_cost is 0: a cost per replica-minute of at most 1000000000 is allowed, above 0 in the mode cost`,
+		`models.c.idle_cost is -1: a cost per replica-minute of at most 1000000000 is allowed, above 0 in the mode cost`,
+		`models.c.survive is "rack": node, zone, spot-pool or none are allowed`,
+		`models.c.standby.for is "": the name of another model is allowed`,
+		`models.c.standby.share is 1.5: above 0 to 1 is allowed`,
 	}
 	err := p.Validate()
 	if err == nil {

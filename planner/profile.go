@@ -16,6 +16,9 @@ type Shape struct {
 	Pods     int    `json:"pods" yaml:"pods"`
 	Product  string `json:"product,omitempty" yaml:"product"`
 	Topology string `json:"topology,omitempty" yaml:"topology"`
+	// CPU and Memory are what one pod asks for beside its GPUs; 0 is nothing that could bind.
+	CPU    MilliCPU `json:"milli_cpu,omitempty" yaml:"milli_cpu,omitempty"`
+	Memory Bytes    `json:"memory_bytes,omitempty" yaml:"memory_bytes,omitempty"`
 }
 
 // String is the shape's stable name, such as "4x1/H200": GPUs per pod x pods, product. It keys lead times.
@@ -35,6 +38,9 @@ func (s Shape) Validate() error {
 	}
 	if s.Pods < 1 || s.Pods > 1024 {
 		errs = append(errs, fmt.Errorf("shape.pods is %d: 1 to 1024 pods per replica are allowed", s.Pods))
+	}
+	if s.CPU < 0 || s.Memory < 0 {
+		errs = append(errs, fmt.Errorf("shape.milli_cpu is %d and shape.memory_bytes %d: at least 0 are allowed", s.CPU, s.Memory))
 	}
 	return errors.Join(errs...)
 }

@@ -42,6 +42,31 @@ func (w *scenario) forecast(t *testing.T, d *datadriven.TestData) string {
 	return fmt.Sprintf("%d paths of %d minutes\n", len(f.Prompt.Paths), f.Prompt.Steps())
 }
 
+func (w *scenario) coverage(t *testing.T, d *datadriven.TestData) string {
+	m := w.named(t, d)
+	f := *m.state.Forecast
+	f.Coverage = nil
+	if !d.HasArg("unknown") {
+		f.Coverage = &ForecastCoverage{}
+		n := int(parseFloat(t, d, textArg(t, d, "forecasts", "")))
+		for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
+			fields := strings.Fields(line)
+			c := forecast.Coverage{Forecasts: n}
+			for _, at := range fields[1:] {
+				level, share, _ := strings.Cut(at, ":")
+				c.Peak = append(c.Peak, forecast.Covered{P: parseFloat(t, d, level), Share: parseFloat(t, d, share)})
+			}
+			if fields[0] == "prompt" {
+				f.Coverage.Prompt = c
+			} else {
+				f.Coverage.Completion = c
+			}
+		}
+	}
+	m.state.Forecast = &f
+	return ""
+}
+
 func (w *scenario) history(t *testing.T, d *datadriven.TestData) string {
 	m := w.named(t, d)
 	series := map[string][]float64{}
@@ -108,7 +133,8 @@ func (w *scenario) newTracker(t *testing.T, d *datadriven.TestData, m *scenarioM
 }
 
 func (w *scenario) state() State {
-	s := State{Now: w.now, Interval: 15 * time.Second, Inventory: w.inventory, Memory: w.memory, Gaps: w.gaps}
+	s := State{Now: w.now, Interval: 15 * time.Second, Inventory: w.inventory, Memory: w.memory, Gaps: w.gaps,
+		Quotas: w.quotas, Evidence: w.cluster}
 	slices.Sort(w.names)
 	for _, name := range w.names {
 		m := w.models[name].state
@@ -120,10 +146,12 @@ func (w *scenario) state() State {
 
 func (w *scenario) decideOnce(t *testing.T, d *datadriven.TestData) Decision {
 	t.Helper()
-	out, err := Decide(w.state(), w.policy)
+	s := w.state()
+	out, err := Decide(s, w.policy)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
+	w.records = append(w.records, Recorded{State: s, Policy: w.policy})
 	w.memory = out.Memory
 	return out
 }
@@ -138,6 +166,9 @@ func (w *scenario) decide(t *testing.T, d *datadriven.TestData) string {
 				b.WriteString(stepText(s))
 			}
 		}
+		if d.HasArg("admission") {
+			b.WriteString(admissionText(m.Admission))
+		}
 	}
 	for _, s := range out.Shortfalls {
 		fmt.Fprintf(&b, "shortfall: %s %s", s.Model, s.Cause)
@@ -149,7 +180,18 @@ func (w *scenario) decide(t *testing.T, d *datadriven.TestData) string {
 	for _, p := range out.Pools {
 		fmt.Fprintf(&b, "pool: %s should have %d nodes, %s\n", p.Pool, p.Nodes, p.Why)
 	}
+	if d.HasArg("writes") {
+		writeTargets(&b, &out)
+	}
 	return b.String()
+}
+
+func admissionText(a *Admission) string {
+	if a == nil {
+		return "  no word on admission\n"
+	}
+	return fmt.Sprintf("  admit %.2f requests/s, queue %s; %s (%s): %s\n", float64(a.Load.Requests), countText(a.QueueDepth), a.Cause,
+		a.Owner, a.Why)
 }
 
 func brief(m ModelDecision) string {

@@ -22,22 +22,42 @@ import (
 //	restart [memory=lost]                    the process ends; without Memory when it is lost
 //	nodes pool=P gpus=8 [product=X] [launchable=N] [no-stock]
 //	  NAME free=3 [domain=D] [unusable]      one line per node; N is how many more nodes the limits allow
-//	nodes unknown
-//	model M shape=4x1 [topology=T] prompt=R completion=R | shape=4x1 noprofile
+//	                                         also: only-for=M,N cpu=MILLI pods=N tenant=POD:GPUS[:MODEL[:PRIORITY]] pinned=POD
+//	                                         pools also: launching=N spot static nodes-max=N sharing=S group=G failed=AGE
+//	                                         failed-at=TYPE/ZONE:AGE offers=TYPE/ZONE,… reservation=NODES:USED:FROM:TO
+//	                                         empty-cpu=MILLI; nodes also: launching ends=D. FROM and TO are from now
+//	nodes unknown | stale
+//	quota QUEUE flavor=F nominal=N used=N    also: reserved=N waiting=N cohort=C models=M,N pools=P,Q lending=N borrowing=N
+//	authority pools=A | quota=A [drain=D] [donors=QUEUE:LEAST,…]
+//	slots                                    what the free GPUs are worth to each model
+//	model M shape=4x1 [topology=T] [product=X] [cpu=MILLI] prompt=R completion=R | shape=4x1 noprofile
+//	                                         also: serves=M2 role=prefill|decode price=PERHOUR
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
-//	replicas M ready=N [starting=N age=D [path=PATH]] [leaving=N] [desired=N]
+//	weights M [NODE…]                        the nodes on which earlier starts left image and weights
+//	replicas M ready=N [starting=N age=D [path=PATH] [pending=N]] [leaving=N] [desired=N] [surge=N]
 //	load M prompt=R completion=R [age=D] [at-least]
-//	signals M [waiting=N|missing] [prompt=TOKENS completion=TOKENS]
+//	signals M [waiting=N|missing] [running=N] [prompt=TOKENS completion=TOKENS]
 //	forecast M [noauthority]                 starts now, steps of one minute; one line per group of equal joint paths:
 //	  N prompt SERIES completion SERIES
+//	coverage M forecasts=N | unknown         how often the quantiles of the peak have held, of the forecast as it is set
+//	  prompt|completion P:SHARE …
 //	history M method=NAME                    a Tracker learns the minutes that end now; the next call continues them
 //	  prompt|completion|requests SERIES
 //	events                                   the calendar of Trackers made later; one event per line:
 //	  NAME HH:MM for=D ×MULTIPLIER           today
+//	evidence M snapshot=FILE | none          what testdata/diagnose/FILE saw of a model and the cluster, as of now
+//	launches-failed POOL=N                   how many launches failed for lack of stock within the last 15 min
+//	hpa M [up=T] [down=T] [pods=N] [max=N] [desired=N] [no-scale-out]
+//	                                         how the autoscaler is set up, see scenario.hpa
 //	paused M
 //	policy M [authority=…] [level=τ] [min=N] [max=N] [window=D] [drain=D] [drainwithin=D] [queue=N] [maxage=D]
-//	decide [brief]                           one Decision, in full or one line per model
+//	                                         [priority=N] [mode=cost shortage=Cu idle=Co] [survive=node|zone|spot-pool] [standby=M2:SHARE]
+//	decide [brief] [writes] [admission]      one Decision, in full or one line per model; with what is to be written, or
+//	                                         with what a gateway may let in
+//	explain M [anew]                         the newest shortage of all decisions so far (since the last explain anew), and
+//	                                         what would have prevented it; one line per phase of a start that could be
+//	                                         shorter: PATH PHASE FROM TO
 //	watch M for=D [every=D] [starts=D]       decides again and again; prints the plan whenever it changes. The load is what
 //	                                         the first path says. With starts, what is planned beyond the supply starts at
 //	                                         once and is ready after D, and what is planned below it goes at once, starting
@@ -61,7 +81,10 @@ type scenario struct {
 	policy    Policy
 	memory    Memory
 	gaps      []Gap
+	quotas    []Quota
 	calendar  *forecast.Calendar
+	cluster   *ClusterEvidence
+	records   []Recorded // of every decision
 }
 
 type scenarioModel struct {
@@ -84,7 +107,9 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch,
+		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
+		"quota": w.quota, "authority": w.authority, "launches-failed": w.launchesFailed,
+		"coverage": w.coverage, "evidence": w.evidence, "hpa": w.hpa, "explain": w.explain,
 	}
 	run := commands[d.Cmd]
 	if run == nil {
@@ -125,7 +150,16 @@ func (w *scenario) model(t *testing.T, d *datadriven.TestData) string {
 	if _, err := fmt.Sscanf(textArg(t, d, "shape", ""), "%dx%d", &m.Shape.GPUs, &m.Shape.Pods); err != nil {
 		d.Fatalf(t, "shape: %v", err)
 	}
-	m.Shape.Topology = textArg(t, d, "topology", "")
+	m.Shape.Topology, m.Shape.Product = textArg(t, d, "topology", ""), textArg(t, d, "product", "")
+	m.Serves, m.Role, m.Price = textArg(t, d, "serves", ""), Role(textArg(t, d, "role", "")), nil
+	if d.HasArg("price") {
+		price := Price(floatArg(t, d, "price"))
+		m.Price = &price
+	}
+	m.Shape.CPU = 0
+	if d.HasArg("cpu") {
+		m.Shape.CPU = MilliCPU(floatArg(t, d, "cpu"))
+	}
 	m.Profile, m.Requests = nil, nil
 	switch {
 	case d.HasArg("physics"):
@@ -220,6 +254,15 @@ func (w *scenario) replicas(t *testing.T, d *datadriven.TestData) string {
 			r.Starting = append(r.Starting, StartingReplica{ID: fmt.Sprintf("pod-%d", i), Since: since, Path: path})
 		}
 	}
+	if d.HasArg("pending") {
+		for i := range int(floatArg(t, d, "pending")) {
+			r.Starting[i].Pending = true
+		}
+	}
+	if d.HasArg("surge") {
+		surge := int(floatArg(t, d, "surge"))
+		r.MaxSurge = &surge
+	}
 	m.state.Replicas = r
 	return ""
 }
@@ -251,6 +294,10 @@ func (w *scenario) signals(t *testing.T, d *datadriven.TestData) string {
 		waiting := floatArg(t, d, "waiting")
 		m.state.Signals.Waiting = &waiting
 	}
+	if d.HasArg("running") {
+		running := floatArg(t, d, "running")
+		m.state.Signals.Running = &running
+	}
 	if d.HasArg("prompt") {
 		m.state.Signals.Backlog = &Backlog{Prompt: Tokens(floatArg(t, d, "prompt")), Completion: Tokens(floatArg(t, d, "completion"))}
 	}
@@ -276,6 +323,19 @@ func (w *scenario) setPolicy(t *testing.T, d *datadriven.TestData) string {
 			p.ReplicasMin = int(parseFloat(t, d, v))
 		case "max":
 			p.ReplicasMax = int(parseFloat(t, d, v))
+		case "priority":
+			p.Priority = int(parseFloat(t, d, v))
+		case "mode":
+			p.Mode = Mode(v)
+		case "shortage":
+			p.ShortageCost = parseFloat(t, d, v)
+		case "idle":
+			p.IdleCost = parseFloat(t, d, v)
+		case "survive":
+			p.Survive = Survival(v)
+		case "standby":
+			name, share, _ := strings.Cut(v, ":")
+			p.Standby = &Standby{For: name, Share: parseFloat(t, d, share)}
 		case "queue":
 			p.QueueThreshold = parseFloat(t, d, v)
 		case "window":
@@ -303,12 +363,17 @@ func (w *scenario) nodes(t *testing.T, d *datadriven.TestData) string {
 		w.inventory = nil
 		return ""
 	}
+	if d.HasArg("stale") {
+		w.inventory.At = w.now.Add(-inventoryMaxAge - time.Second)
+		return ""
+	}
 	p := Pool{Name: textArg(t, d, "pool", ""), Product: textArg(t, d, "product", ""), NoStock: d.HasArg("no-stock"),
 		GPUsPerNode: int(floatArg(t, d, "gpus"))}
 	if d.HasArg("launchable") {
 		n := int(floatArg(t, d, "launchable"))
 		p.Launchable = &n
 	}
+	w.poolFacts(t, d, &p)
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
@@ -322,10 +387,17 @@ func (w *scenario) nodes(t *testing.T, d *datadriven.TestData) string {
 				n.FreeGPUs = int(parseFloat(t, d, value))
 			case "domain":
 				n.Domain = value
+			case "zone":
+				n.Zone = value
 			case "unusable":
 				n.Usable = false
+			case "launching":
+				n.Usable, n.Launching = false, true
+			case "ends":
+				ends := w.now.Add(parseDuration(t, d, value))
+				n.Ends = &ends
 			default:
-				d.Fatalf(t, "unknown node key %q", key)
+				nodeFact(t, d, &n, key, value)
 			}
 		}
 		p.Nodes = append(p.Nodes, n)

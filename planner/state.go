@@ -21,6 +21,8 @@ type State struct {
 	Inventory *Inventory `json:"inventory,omitempty"`
 	Quotas    []Quota    `json:"quotas,omitempty"`
 	Cohorts   []Cohort   `json:"cohorts,omitempty"` // sorted by name
+	// Evidence is what Diagnose looks at of the whole cluster; nil is unknown.
+	Evidence *ClusterEvidence `json:"evidence,omitempty"`
 	// Memory is what the previous Decision asked to be remembered; the zero Memory is a first start.
 	Memory Memory `json:"memory"`
 	// Gaps are the facts that should be here and are not.
@@ -36,12 +38,28 @@ type ModelState struct {
 	Signals  Signals       `json:"signals"`
 	// LeadTimes holds at most one distribution per start path; a path without one is unknown.
 	LeadTimes []coldstart.LeadTime `json:"lead_times,omitempty"`
-	Shape     Shape                `json:"shape"`
-	Profile   *Profile             `json:"profile,omitempty"`
+	// WeightsOn names, sorted, the nodes of the inventory that hold image and weights of the model as far as its starts
+	// tell. A node that is not named is unknown and counts as without them.
+	WeightsOn []string `json:"weights_on,omitempty"`
+	Shape     Shape    `json:"shape"`
+	Profile   *Profile `json:"profile,omitempty"`
 	// Requests are the present mean sizes of a request; a spread of 0 in it is unknown.
 	Requests *RequestMix `json:"requests,omitempty"`
 	Actuator *Actuator   `json:"actuator,omitempty"`
+	// Serves names another model of the State whose load this one carries a part of, as another variant of it (GPU product,
+	// shape, spot) or as one of its pools; empty when it has a load of its own. Its own Load, Forecast, Requests and Signals
+	// are then not looked at.
+	Serves string `json:"serves,omitempty"`
+	// Role is the part of the work that its replicas do; empty is all of it.
+	Role Role `json:"role,omitempty"`
+	// Price is what one replica costs per hour; nil is unknown, and then GPUs stand in for the prices of all variants.
+	Price *Price `json:"price_per_hour,omitempty"`
+	// Evidence is what Diagnose looks at; nil leaves the model undiagnosed.
+	Evidence *Evidence `json:"evidence,omitempty"`
 }
+
+// Price is an amount of money; all prices of a State are in one currency.
+type Price float64
 
 // Forecast is the model's future load as joint sample paths: path i of Prompt and path i of Completion are one future.
 //
@@ -57,6 +75,9 @@ type Forecast struct {
 	// this model's own past. Authority says why or why not.
 	MayShrink bool   `json:"may_shrink"`
 	Authority string `json:"authority"`
+	// Coverage is how often the forecaster's quantiles held on this model's past; nil is unknown, which changes nothing. A
+	// low one raises the level at which Decide reads the paths; none lowers it.
+	Coverage *ForecastCoverage `json:"coverage,omitempty"`
 	// Events are those of the calendar whose effects the paths hold.
 	Events []EventEffect `json:"events,omitempty"`
 }
@@ -71,6 +92,8 @@ type Replicas struct {
 	Leaving int `json:"leaving,omitempty"`
 	// Desired is what the workload's scale asks for; nil is unknown.
 	Desired *int `json:"desired,omitempty"`
+	// MaxSurge is how many replicas beyond Desired a rollout that is under way may run; nil while there is none.
+	MaxSurge *int `json:"max_surge,omitempty"`
 }
 
 // StartingReplica is one replica on its way up.
@@ -79,6 +102,18 @@ type StartingReplica struct {
 	ID    string         `json:"id"`
 	Since time.Time      `json:"since"`
 	Path  coldstart.Path `json:"path,omitempty"`
+	// Pending is set while it has no node yet and holds no GPUs: room is kept for it. One of which that is not known counts
+	// as on a node.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// surgeLeft is how many more replicas a rollout under way may add beyond the workload's scale; 0 while that, or whether
+// there is a rollout, is unknown.
+func (r Replicas) surgeLeft() int {
+	if r.MaxSurge == nil || r.Desired == nil {
+		return 0
+	}
+	return max(0, *r.MaxSurge-max(0, r.Ready+len(r.Starting)-*r.Desired))
 }
 
 // ordered are the starting replicas that were ordered, the longest under way first. What starts beyond the workload's
@@ -116,6 +151,12 @@ type Backlog struct {
 type Actuator struct {
 	// ScaleUpTolerance is the HPA's relative dead-band upwards (0.1 unless the ScaledObject says otherwise).
 	ScaleUpTolerance float64 `json:"scale_up_tolerance"`
+	// ScaleDownTolerance is the dead-band downwards; nil is the HPA's default of 0.1.
+	ScaleDownTolerance *float64 `json:"scale_down_tolerance,omitempty"`
+	// ScaleUp is how fast the HPA may grow; nil is the HPA's default.
+	ScaleUp *ScalingRules `json:"scale_up,omitempty"`
+	// HPADesired is what the HPA last asked for, over all its triggers; nil is unknown.
+	HPADesired *int `json:"hpa_desired_replicas,omitempty"`
 	// Paused is set while the ScaledObject is paused: its HPA is gone and nothing acts on the answer.
 	Paused bool `json:"paused,omitempty"`
 	// PausedAt is the number of replicas that the pause keeps; nil is whatever there was.
@@ -143,9 +184,11 @@ type Gap struct {
 	// Model is empty for facts of the whole cluster.
 	Model string `json:"model,omitempty"`
 	// Fact is a short stable name: "load", "replicas", "waiting", "forecast", "profile", "lead_time",
-	// "start", "inventory", "quotas", "cohorts". A "waiting" gap makes the model blind; for the others the missing fact
+	// "start", "inventory", "quotas", "cohorts", "journal" (what was recorded is not known). A "waiting" gap makes the model blind; for the others the missing fact
 	// itself does.
 	Fact   string    `json:"fact"`
 	Since  time.Time `json:"since"`
 	Detail string    `json:"detail,omitempty"`
+	// Invalid is set when the fact was there and broke an invariant, so that it was left out. It makes its model blind.
+	Invalid bool `json:"invalid,omitempty"`
 }

@@ -38,6 +38,10 @@ type TrackedModel struct {
 	Name    string
 	Shape   Shape
 	Profile *Profile // nil is unknown
+	// Serves, Role and Price are as in ModelState. A model that serves another is not forecast by itself.
+	Serves string
+	Role   Role
+	Price  *Price
 }
 
 // Tracker turns Observations into States: it keeps one forecaster per model and token kind, the cold-start ledger and
@@ -68,6 +72,7 @@ type trackedModel struct {
 	borrowed           string    // of the fitted history
 	ensemble           *Forecast // of the steps seen so far; nil when a new step made it old
 	leads              []coldstart.LeadTime
+	weightsOn          []string  // nodes, as of leadsAt
 	leadsAt            time.Time // when leads were estimated; zero makes them old
 }
 
@@ -178,6 +183,34 @@ func (t *Tracker) Skill(model string) (prompt, completion forecast.Skill, ok boo
 
 type skilled interface{ Skill() forecast.Skill }
 
+// coverage is how often the forecasters' quantiles have held; nil when the method does not measure it or nothing has
+// matured yet.
+func (m *trackedModel) coverage() *ForecastCoverage {
+	p, okP := bare(m.prompt).(covered)
+	c, okC := bare(m.completion).(covered)
+	if !okP || !okC {
+		return nil
+	}
+	out := &ForecastCoverage{Prompt: brieflyCovered(p.Coverage()), Completion: brieflyCovered(c.Coverage())}
+	if out.Prompt.Forecasts == 0 && out.Completion.Forecasts == 0 {
+		return nil
+	}
+	return out
+}
+
+type covered interface{ Coverage() forecast.Coverage }
+
+// brieflyCovered keeps what Decide reads, for a State is written often: the peak at the levels from the middle on.
+func brieflyCovered(c forecast.Coverage) forecast.Coverage {
+	out := forecast.Coverage{Steps: []forecast.Covered{}, Peak: []forecast.Covered{}, Forecasts: c.Forecasts}
+	for _, at := range c.Peak {
+		if at.P >= 0.5 {
+			out.Peak = append(out.Peak, forecast.Covered{P: at.P, Share: roundDigits(at.Share)})
+		}
+	}
+	return out
+}
+
 // checkGrid reports a history that cannot be continued by this Tracker.
 func (t *Tracker) checkGrid(h LoadHistory) error {
 	if err := h.Validate(); err != nil {
@@ -210,6 +243,7 @@ func (t *Tracker) State(obs Observation, memory Memory) State {
 		Inventory: obs.Inventory,
 		Quotas:    obs.Quotas,
 		Cohorts:   obs.Cohorts,
+		Evidence:  obs.Evidence,
 		Memory:    memory,
 		Gaps:      slices.Clone(obs.Gaps),
 	}
@@ -223,7 +257,7 @@ func (t *Tracker) State(obs Observation, memory Memory) State {
 			look = &ModelObservation{Name: m.Name}
 			s.Gaps = append(s.Gaps, Gap{Model: m.Name, Fact: "load", Since: obs.At, Detail: "the model was not observed"})
 		}
-		ms, gaps := t.modelState(m, look, obs.At)
+		ms, gaps := t.modelState(m, look, obs.Inventory, obs.At)
 		s.Models = append(s.Models, ms)
 		s.Gaps = append(s.Gaps, gaps...)
 	}
@@ -244,27 +278,33 @@ func (t *Tracker) dateGaps(gaps []Gap) {
 	t.open = open
 }
 
-func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, now time.Time) (ModelState, []Gap) {
+func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, inv *Inventory, now time.Time) (ModelState, []Gap) {
 	var gaps []Gap
 	gap := func(fact, format string, args ...any) {
 		gaps = append(gaps, Gap{Model: m.Name, Fact: fact, Since: now, Detail: fmt.Sprintf(format, args...)})
 	}
-	if err := t.ingest(m, look, now); err != nil {
-		gap("load", "%v", err)
+	if m.Serves == "" {
+		if err := t.ingest(m, look, now); err != nil {
+			gap("load", "%v", err)
+		}
 	}
 	for _, s := range t.learnStarts(m, look, now) {
 		gap("start", "%s", s)
 	}
 	ms := ModelState{
 		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
+		Evidence: look.Evidence, Serves: m.Serves, Role: m.Role, Price: m.Price,
 		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
-		LeadTimes: t.leadTimes(m, now),
+		LeadTimes: t.leadTimes(m, now), WeightsOn: present(m.weightsOn, inv),
 	}
-	ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
-	ms.Requests = m.sizes.mix()
-	ms.Forecast = t.forecast(m)
-	if ms.Forecast == nil {
-		gap("forecast", "%s", m.fitProblem)
+	if m.Serves == "" {
+		ms.Signals.Backlog = m.sizes.backlog(ms.Signals.Waiting)
+		ms.Requests = m.sizes.mix()
+		if ms.Forecast = t.forecast(m); ms.Forecast == nil {
+			gap("forecast", "%s", m.fitProblem)
+		}
+	} else {
+		ms.Load = nil // that of the model it serves counts
 	}
 	if ms.Profile == nil {
 		gap("profile", "no replica profile is configured")
@@ -400,6 +440,7 @@ func (t *Tracker) forecast(m *trackedModel) *Forecast {
 		Events:     m.eventsAhead(m.next, m.next.Add(time.Duration(horizon)*t.cfg.Step)),
 	}
 	f.MayShrink, f.Authority = t.authority(m)
+	f.Coverage = m.coverage()
 	m.ensemble = f
 	return f
 }

@@ -86,7 +86,7 @@ func (t *Tracker) leadTimes(m *trackedModel, now time.Time) []coldstart.LeadTime
 			out = append(out, lt)
 		}
 	}
-	m.leads, m.leadsAt = out, now
+	m.leads, m.weightsOn, m.leadsAt = out, weightsOn(t.cfg.Ledger.Of(m.Name)), now
 	return out
 }
 
@@ -189,7 +189,8 @@ func briefly(e forecast.Ensemble) forecast.Ensemble {
 }
 
 func roundDigits(v float64) float64 {
-	if v == 0 {
+	const least = 1e-290 // below it a unit would not be finite
+	if math.Abs(v) < least {
 		return 0
 	}
 	exponent := int(math.Floor(math.Log10(math.Abs(v)))) + 1 - sampleDigits
@@ -198,5 +199,8 @@ func roundDigits(v float64) float64 {
 		return math.Round(v/unit) * unit
 	}
 	unit := math.Pow10(-exponent)
+	if math.IsInf(unit, 0) {
+		return 0 // so small that its unit has no reciprocal
+	}
 	return math.Round(v*unit) / unit
 }

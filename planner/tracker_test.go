@@ -397,3 +397,12 @@ func TestNewTrackerReportsEverything(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestRoundDigitsOfTheSmallest: no finite number becomes one that JSON cannot hold.
+func TestRoundDigitsOfTheSmallest(t *testing.T) {
+	for _, v := range []float64{5.696189077778436e-306, math.SmallestNonzeroFloat64, 1e-300, -1e-307, math.MaxFloat64 / 2} {
+		if got := roundDigits(v); math.IsNaN(got) || math.IsInf(got, 0) || math.Abs(got-v) > math.Abs(v)*1e-3+1e-290 {
+			t.Errorf("%v becomes %v", v, got)
+		}
+	}
+}

@@ -26,6 +26,8 @@ import (
 //
 // Both together are max(U, min(H, current)), which is monotone in the load.
 //
+// τ is the service level, or above it when the forecast's quantiles have held too rarely (see readLevel).
+//
 // The maximum is taken along each path, never over per-step quantiles. The forecast needs its authority to release below
 // what was lately needed.
 func (c *course) warm() {
@@ -33,9 +35,13 @@ func (c *course) warm() {
 		c.warmBlind()
 		return
 	}
+	if c.policy.Mode == ModeCost {
+		c.warmCost()
+		return
+	}
 	raise := c.raiseWindow()
 	needs := c.pathNeeds(raise.first, raise.last)
-	need := quantileCount(needs, c.policy.ServiceLevel)
+	need := quantileCount(needs, c.level)
 	c.reportPeak(raise)
 	if !c.supplyOK {
 		c.warmUnseen(raise, need)
@@ -43,9 +49,10 @@ func (c *course) warm() {
 	}
 	c.wantedOK = true
 	current := max(c.supply, c.memory.Replicas)
-	raised := c.supply + quantileCount(c.pathShortages(raise, needs), c.policy.ServiceLevel)
-	raised = min(raised, need+1, replicasLimit)
+	raised := c.supply + quantileCount(c.pathShortages(raise, needs), c.level)
+	raised = min(raised, need+c.replacements(), replicasLimit)
 	hold := c.holdNeed()
+	c.giveUp()
 	switch {
 	case raised > current:
 		c.wanted = raised
@@ -127,15 +134,15 @@ func (c *course) raiseWindow() raiseWindow {
 }
 
 func (c *course) windowText(w raiseWindow) string {
-	tau := percent(c.policy.ServiceLevel)
+	tau := c.levelText()
 	switch {
 	case !w.leadKnown:
-		return fmt.Sprintf("p%s of the peak until %s (lead time unknown, so the whole forecast counts)", tau, c.clock(w.to))
+		return fmt.Sprintf("%s of the peak until %s (lead time unknown, so the whole forecast counts)", tau, c.clock(w.to))
 	case w.beyond:
-		return fmt.Sprintf("p%s of the peak until %s (the lead time of %s reaches past the forecast)", tau, c.clock(w.to),
+		return fmt.Sprintf("%s of the peak until %s (the lead time of %s reaches past the forecast)", tau, c.clock(w.to),
 			c.lead.brief())
 	default:
-		return fmt.Sprintf("p%s of the peak over %s–%s (lead time %s, tick %s)", tau, c.clock(w.from), c.clock(w.to),
+		return fmt.Sprintf("%s of the peak over %s–%s (lead time %s, tick %s)", tau, c.clock(w.from), c.clock(w.to),
 			c.lead.brief(), shortDuration(c.interval))
 	}
 }
@@ -216,11 +223,16 @@ func (c *course) release(w raiseWindow, need, target int, hold holdWindow, curre
 
 // holdNeed is H: the peak need until a replica that is released now could be back, or one ordered now could be there.
 func (c *course) holdNeed() holdWindow {
-	until := c.forecastEnd()
-	if c.lead != nil {
-		until = c.now.Add(max(c.policy.DrainTime+c.leadBack(), c.lead.Time) + c.interval)
-	}
+	until := c.holdUntil()
 	return holdWindow{replicas: c.needBefore(until), until: until}
+}
+
+// holdUntil is the end of that time; without a known lead time, that of the forecast.
+func (c *course) holdUntil() time.Time {
+	if c.lead == nil {
+		return c.forecastEnd()
+	}
+	return c.now.Add(max(c.policy.DrainTime+c.leadBack(), c.lead.Time) + c.interval)
 }
 
 // holdWindow is the need from now until a time.
@@ -232,7 +244,7 @@ type holdWindow struct {
 // needBefore is the peak need from now until t.
 func (c *course) needBefore(t time.Time) int {
 	first, last, _ := c.window(c.now, t)
-	return quantileCount(c.pathNeeds(first, last), c.policy.ServiceLevel)
+	return quantileCount(c.pathNeeds(first, last), c.level)
 }
 
 // leadBack is the lead time of getting a released replica back: its weights are still on the node, if that path was
@@ -257,8 +269,34 @@ func (c *course) pathNeeds(first, last int) []int {
 			peak = math.Max(peak, p.utilisation(prompt[k], completion[k]))
 		}
 		needs[i] = ceilCount(peak)
+		if needs[i] == 1 && c.idle(prompt[first:last+1], completion[first:last+1]) {
+			needs[i] = 0
+		}
 	}
 	return needs
+}
+
+// idle reports whether a stretch of a path has less than half a request in it, so that it most likely has none: a model
+// that may go to zero is not kept up by the hundredth of a request that a forecaster's mean leaves at night. Without known
+// sizes of requests any token is one.
+func (c *course) idle(prompt, completion []float64) bool {
+	if c.policy.ReplicasMin > 0 {
+		return false
+	}
+	mix := c.rates.mix
+	if mix == nil {
+		mix = c.state.Requests
+	}
+	if mix == nil {
+		return false
+	}
+	p, g := 0.0, 0.0
+	for k := range prompt {
+		p += prompt[k]
+		g += completion[k]
+	}
+	seconds := c.state.Forecast.Prompt.Step.Seconds()
+	return p*seconds < float64(mix.Prompt)/2 && g*seconds < float64(mix.Completion)/2
 }
 
 // pathShortages is, per sample path, the largest shortage within the raise window given when the starting replicas
@@ -275,6 +313,10 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	f, p := c.state.Forecast, &c.rates.Profile
 	arrivals := c.arrivals(len(needs))
 	for i := range short {
+		if needs[i] == 0 {
+			short[i] = -r.Ready - arrivedBy(arrivals[i], w.arrives.Sub(c.now))
+			continue
+		}
 		short[i] = math.MinInt
 		for k := w.first; k <= w.last; k++ {
 			at := f.Prompt.Start.Add(time.Duration(k) * f.Prompt.Step)
@@ -289,25 +331,69 @@ func (c *course) pathShortages(w raiseWindow, needs []int) []int {
 	return short
 }
 
-// never is the arrival of a start that fails.
+// noSeat reports that the nth of the starts that wait for a node has no slot that could be had for it. They are supply only
+// as far as slots can be reached; while the hardware is unknown all are.
+func (c *course) noSeat(nth int) bool { return c.pending > 0 && nth > c.waiting.placed() }
+
+// replacements is how many replicas beyond the need may be ordered for starts that are late or may fail: one, and none
+// while starts wait for which there is no slot, since a replacement would wait beside them.
+func (c *course) replacements() int {
+	if c.pending > c.waiting.placed() {
+		return 0
+	}
+	return 1
+}
+
+// giveUp says which starts are given up: those that have waited for a node for longer than nearly all starts take while no
+// slot can be had. They are no supply, so that a variant with slots takes the load (see mix); the order stands for when a
+// slot comes free.
+func (c *course) giveUp() {
+	overdue := min(c.state.overdue(c.now), c.pending-c.waiting.placed())
+	if overdue <= 0 {
+		return
+	}
+	c.step(StageWarm, nil, fmt.Sprintf("%s without a node for longer than p%s of all starts take, and no slot can be had: given up, they count as no supply",
+		plural(overdue, "start"), percent(giveUpAt))).BoundBy = "slots"
+}
+
+// never is the arrival of a start that fails, and fails again.
 const never = time.Duration(math.MaxInt64)
 
 // arrivals draws, per path, when each starting replica serves (from now). Each replica has its own stream, seeded by
 // its ID, so the draws stay the same from tick to tick and do not depend on the other replicas. A replica whose lead
-// time is unknown counts as there: counting it out would order another one every tick.
+// time is unknown counts as there: counting it out would order another one every tick. One that fails is ordered again
+// by its workload when it has given up (after the mean time that failed starts took, else after a drawn lead time), and
+// starts from the beginning; one that fails twice is counted out.
 func (c *course) arrivals(paths int) [][]time.Duration {
 	out := make([][]time.Duration, paths)
+	waiting := 0
 	for _, s := range c.state.Replicas.ordered() {
+		if s.Pending {
+			if waiting++; c.noSeat(waiting) {
+				for i := range out {
+					out[i] = append(out[i], never)
+				}
+				continue
+			}
+		}
 		lt, known := c.leadTimeOf(s.Path)
 		rng := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID)))
+		retries := rand.New(rand.NewPCG(c.seed, hash(c.state.Name, s.ID, "retry")))
 		age := max(0, c.now.Sub(s.Since))
 		for i := range out {
 			u, fails := rng.Float64(), rng.Float64()
+			again, againFails := retries.Float64(), retries.Float64()
 			switch {
 			case !known:
 				out[i] = append(out[i], 0)
-			case fails < lt.FailureProb:
+			case fails < lt.FailureProb && againFails < lt.FailureProb:
 				out[i] = append(out[i], never)
+			case fails < lt.FailureProb:
+				gaveUp := lt.SampleRemaining(age, u)
+				if lt.FailedAfter > 0 {
+					gaveUp = max(0, lt.FailedAfter-age)
+				}
+				out[i] = append(out[i], gaveUp+lt.Sample(again))
 			default:
 				out[i] = append(out[i], lt.SampleRemaining(age, u))
 			}
@@ -328,12 +414,13 @@ func arrivedBy(arrivals []time.Duration, t time.Duration) int {
 
 // reportPeak notes the marginal quantiles of the load in the raise window, for people.
 func (c *course) reportPeak(w raiseWindow) {
-	f, tau := c.state.Forecast, c.policy.ServiceLevel
+	f, level := c.state.Forecast, c.level
 	c.out.Peak = &Peak{
-		Quantile: tau,
+		Quantile: level,
+		Coverage: c.coverage,
 		Load: Load{
-			Prompt:     TokenRate(f.Prompt.PeakQuantile(tau, w.first, w.last+1)),
-			Completion: TokenRate(f.Completion.PeakQuantile(tau, w.first, w.last+1)),
+			Prompt:     TokenRate(f.Prompt.PeakQuantile(level, w.first, w.last+1)),
+			Completion: TokenRate(f.Completion.PeakQuantile(level, w.first, w.last+1)),
 		},
 		From: w.from,
 		To:   w.to,

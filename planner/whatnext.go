@@ -92,24 +92,31 @@ func shortCount(x float64) string {
 	return fmt.Sprintf("%.2g", x)
 }
 
-// WhatNext ranks removals by the warm replicas that each second saves, the most first. states are the same model at
-// several times, such as a week of recorded ones; those without a forecast, a profile or the path's lead time say
-// nothing and are left out; used is how many remain, and when none does no saving can be told. usdPerReplicaHour is nil when there is no price.
+// Occasion is a model at one time at which it was planned.
+type Occasion struct {
+	State    *ModelState
+	At       time.Time
+	Interval time.Duration
+	// Order is the path that an order would have taken then (the Decision's Lead); PathUnknown counts as the slowest path
+	// that is known.
+	Order coldstart.Path
+}
+
+// WhatNext ranks removals by the warm replicas that each second saves, the most first. occasions are the same model at
+// several times, such as a week of recorded ones; those without a forecast, a profile or the lead time of the order's path
+// say nothing and are left out; used is how many remain, and when none does no saving can be told. usdPerReplicaHour is nil
+// when there is no price.
 //
 // A replica is warm because it could not be there in time when it is needed. What must be there or on its way at a moment
 // is the peak need until an order placed now arrives, or a replica released now could be back (the hold window, see
 // warm.go): Q_τ of the maximum over [now, now + max(L, drain + L_back) + Δ]. A start that is shorter by d seconds shortens L
 // by d, and L_back when the removed phase is one of that path. The saving is the difference between the two needs. It
 // leaves out what else decides a plan (limits, the reactive floor, the scale-down window), so it is what the forecast
-// makes possible, not a promise. O(states · removals · paths · steps).
-func WhatNext(states []ModelState, at []time.Time, interval time.Duration, p ModelPolicy, removals []Removal,
-	usdPerReplicaHour *float64) (savings []Saving, used int) {
-	if len(states) != len(at) {
-		panic(fmt.Sprintf("planner: %d states at %d times", len(states), len(at)))
-	}
+// makes possible, not a promise. O(occasions · removals · paths · steps).
+func WhatNext(occasions []Occasion, p ModelPolicy, removals []Removal, usdPerReplicaHour *float64) (savings []Saving, used int) {
 	sums := make([]float64, len(removals))
-	for i := range states {
-		now, ok := needsOf(&states[i], at[i], interval, p)
+	for _, o := range occasions {
+		now, ok := o.needs(p)
 		if !ok {
 			continue
 		}
@@ -142,34 +149,36 @@ type needs struct {
 	policy   ModelPolicy
 	interval time.Duration
 	quantile float64
-	slowest  coldstart.LeadTime // of the path that an order takes: the slowest that is known
-	back     coldstart.LeadTime
-	upTo     []time.Duration // the ends of steps, from now
-	peaks    []int           // the service level's quantile of the peak until then
+	order    coldstart.LeadTime // of the path that an order takes
+	back     coldstart.LeadTime // of the path by which a released replica comes back
+	upTo     []time.Duration    // the ends of steps, from now
+	peaks    []int              // the service level's quantile of the peak until then
 }
 
-// needsOf reads a State; ok is false when it does not tell.
-func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy) (_ needs, ok bool) {
-	if m.Forecast == nil || m.Profile == nil || len(m.Forecast.Prompt.Paths) == 0 || len(m.LeadTimes) == 0 {
+// needs reads an Occasion; ok is false when it does not tell.
+func (o Occasion) needs(p ModelPolicy) (_ needs, ok bool) {
+	m := o.State
+	if m.Forecast == nil || m.Profile == nil || len(m.Forecast.Prompt.Paths) == 0 {
 		return needs{}, false
 	}
-	n := needs{policy: p, interval: interval, quantile: 1 - (1-p.ServiceLevel)/2}
+	n := needs{policy: p, interval: o.Interval, quantile: 1 - (1-p.ServiceLevel)/2}
 	for _, lt := range m.LeadTimes {
 		if !lt.Known() {
 			continue
 		}
-		if !n.slowest.Known() || lt.Quantile(n.quantile) > n.slowest.Quantile(n.quantile) {
-			n.slowest = lt
+		slower := !n.order.Known() || lt.Quantile(n.quantile) > n.order.Quantile(n.quantile)
+		if lt.Path == o.Order || o.Order == coldstart.PathUnknown && slower {
+			n.order = lt
 		}
 		if lt.Path == coldstart.CachedWeights {
 			n.back = lt
 		}
 	}
-	if !n.slowest.Known() {
+	if !n.order.Known() {
 		return needs{}, false
 	}
 	if !n.back.Known() {
-		n.back = n.slowest
+		n.back = n.order
 	}
 	replicas := 1
 	if m.Replicas != nil {
@@ -177,9 +186,10 @@ func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy
 	}
 	rates := m.Profile.sizedFor(m.Requests, p.slo(), replicas)
 	f := m.Forecast
+	level, _ := f.readLevel(p.ServiceLevel)
 	running := make([]float64, len(f.Prompt.Paths))
 	for k := range f.Prompt.Steps() {
-		end := f.Prompt.Start.Add(time.Duration(k+1) * f.Prompt.Step).Sub(now)
+		end := f.Prompt.Start.Add(time.Duration(k+1) * f.Prompt.Step).Sub(o.At)
 		if end <= 0 {
 			continue
 		}
@@ -189,7 +199,7 @@ func needsOf(m *ModelState, now time.Time, interval time.Duration, p ModelPolicy
 			counts[i] = ceilCount(running[i])
 		}
 		n.upTo = append(n.upTo, end)
-		n.peaks = append(n.peaks, quantileCount(counts, p.ServiceLevel))
+		n.peaks = append(n.peaks, quantileCount(counts, level))
 	}
 	return n, len(n.peaks) > 0
 }
@@ -203,7 +213,7 @@ func (n needs) need(r Removal) int {
 		}
 		return d
 	}
-	within := max(shorter(n.slowest), n.policy.DrainTime+min(shorter(n.back), shorter(n.slowest))) + n.interval
+	within := max(shorter(n.order), n.policy.DrainTime+min(shorter(n.back), shorter(n.order))) + n.interval
 	i, _ := slices.BinarySearch(n.upTo, within)
 	return n.peaks[min(i, len(n.peaks)-1)]
 }

@@ -38,12 +38,19 @@ func risingState(t testing.TB, now time.Time) ModelState {
 // With a need that rises by one replica a minute every minute off the start saves one, whichever phase it is; a phase of a
 // path that no order takes saves nothing, and what is left is the drain of a released replica.
 func TestWhatNext(t *testing.T) {
-	states, at := []ModelState{risingState(t, monday), {Name: "chat"}}, []time.Time{monday, monday}
+	rising, empty := risingState(t, monday), ModelState{Name: "chat"}
+	warm := risingState(t, monday)
+	warm.LeadTimes[1].Path = coldstart.WarmNode
+	occasion := func(m *ModelState, order coldstart.Path) Occasion {
+		return Occasion{m, monday, 15 * time.Second, order}
+	}
+	// The order's path is not known the first time: the slowest counts.
+	occasions := []Occasion{occasion(&rising, ""), occasion(&empty, coldstart.ColdNode), occasion(&rising, coldstart.WarmNode)}
 	removal := func(path coldstart.Path, phase coldstart.Phase, from, to time.Duration) Removal {
 		return Removal{path, phase, from, to}
 	}
 	price := 2.0
-	savings, used := WhatNext(states, at, 15*time.Second, DefaultModelPolicy(), []Removal{
+	savings, used := WhatNext(occasions, DefaultModelPolicy(), []Removal{
 		removal(coldstart.WarmNode, coldstart.ImagePull, 4*time.Minute, 0),
 		removal(coldstart.ColdNode, coldstart.Compile, 62*time.Second, 2*time.Second),
 		removal(coldstart.ColdNode, coldstart.NodeLaunch, 3*time.Minute, 0),
@@ -70,7 +77,17 @@ func TestWhatNext(t *testing.T) {
 	if text := savings[0].String(); !strings.Contains(text, " → ") || !strings.Contains(text, "warm replicas, $") {
 		t.Errorf("says %q", text)
 	}
-	none, used := WhatNext(states[1:], at[1:], time.Second, DefaultModelPolicy(), []Removal{removal(coldstart.ColdNode, coldstart.Compile, time.Minute, 0)}, &price)
+	// Where there is room on a running node a minute less of the launch saves nothing, a minute less on that path does.
+	savings, _ = WhatNext([]Occasion{occasion(&warm, coldstart.WarmNode)}, ModelPolicy{ServiceLevel: 0.95, TTFT: time.Second, ITL: time.Second}, []Removal{
+		removal(coldstart.ColdNode, coldstart.NodeLaunch, 5*time.Minute, 0),
+		removal(coldstart.WarmNode, coldstart.ImagePull, time.Minute, 0),
+	}, nil)
+	for _, s := range savings {
+		if want := map[coldstart.Phase]float64{coldstart.ImagePull: 1}[s.Phase]; s.Replicas != want {
+			t.Errorf("with room on a running node: %v: want %v", s, want)
+		}
+	}
+	none, used := WhatNext(occasions[1:], DefaultModelPolicy(), []Removal{removal(coldstart.ColdNode, coldstart.Compile, time.Minute, 0)}, &price)
 	if used != 0 || !math.IsNaN(none[0].Replicas) || !math.IsNaN(none[0].PerSecond) || none[0].USDPerWeek != nil {
 		t.Errorf("without a State that tells: %+v, %d used", none, used)
 	}
@@ -89,7 +106,7 @@ func TestWhatNextIsMonotone(t *testing.T) {
 		for _, s := range []int{0, 1, 60, 300, 600, 3600} {
 			removals = append(removals, Removal{coldstart.ColdNode, coldstart.ImagePull, time.Duration(s)*time.Second + 1, 1})
 		}
-		savings, _ := WhatNext([]ModelState{m}, []time.Time{monday}, 15*time.Second, DefaultModelPolicy(), removals, nil)
+		savings, _ := WhatNext([]Occasion{{&m, monday, 15 * time.Second, coldstart.ColdNode}}, DefaultModelPolicy(), removals, nil)
 		for _, a := range savings {
 			for _, b := range savings {
 				if a.From <= b.From && a.Replicas > b.Replicas {

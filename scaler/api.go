@@ -18,6 +18,7 @@ import (
 //	GET /readyz             200 as soon as specs can be answered; a stale plan is not unready
 //	GET /api/plan           every model's planner.PlanView, {"version", "at", "models": […]}
 //	GET /api/plan?model=M   one model's planner.PlanView
+//	GET /api/cluster        what the models share: nodes, buffers, quotas, and the order of changes, a planner.ClusterView
 //	GET /api/starts?model=M a model's lead times and newest cold starts with their phases, a StartsView
 //	GET /api/status         how each part of the tick went last
 //	GET /                   the plan as a plain text table
@@ -34,6 +35,7 @@ func (a *API) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /api/plan", a.plan)
+	mux.HandleFunc("GET /api/cluster", a.cluster)
 	mux.HandleFunc("GET /api/starts", a.starts)
 	mux.HandleFunc("GET /api/status", a.status)
 	mux.HandleFunc("GET /{$}", a.table)
@@ -68,6 +70,17 @@ func (a *API) plan(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("model %q is not planned; known are %s", model, strings.Join(names(p), ", ")), http.StatusNotFound)
 		return
 	}
+	writeJSON(w, v)
+}
+
+func (a *API) cluster(w http.ResponseWriter, _ *http.Request) {
+	p := a.Loop.Plan()
+	if p == nil {
+		http.Error(w, "no plan has been made yet", http.StatusServiceUnavailable)
+		return
+	}
+	v := p.Decision.Cluster()
+	v.Version = p.Version
 	writeJSON(w, v)
 }
 

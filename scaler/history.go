@@ -25,13 +25,17 @@ type reading struct {
 	done   chan pastLoad        // what workers have read, taken in by the next tick
 	// problems is why a model's history is not read, or in what it is partial.
 	problems problems
+	refused  map[string]bool // models whose snapshot could not be restored
 }
 
 // pastLoad is what came of reading one history.
 type pastLoad struct {
 	model string
-	load  planner.LoadHistory
+	load  planner.LoadHistory // since the snapshot, when there is one
 	err   error
+
+	snapshot    *planner.ModelSnapshot
+	snapshotErr error // why there is none
 }
 
 func newReading(cfg Config) *reading {
@@ -40,6 +44,7 @@ func newReading(cfg Config) *reading {
 		slots:    make(chan struct{}, max(1, cfg.HistoryWorkers)),
 		done:     make(chan pastLoad, len(cfg.Models)),
 		problems: problems{},
+		refused:  map[string]bool{},
 	}
 	for _, m := range cfg.Models {
 		r.unread[m] = time.Time{}
@@ -51,8 +56,8 @@ func newReading(cfg Config) *reading {
 // fails for another.
 type problems map[string]error
 
-// err is nil when there are none. It spells out a few, in the order of names, and counts the rest.
-func (p problems) err() error {
+// err is nil when there are none. It spells out a few, in the order of names, and counts the rest; what is the part.
+func (p problems) err(what string) error {
 	const shownMax = 3
 	var errs []error
 	for _, model := range slices.Sorted(maps.Keys(p)) {
@@ -60,7 +65,7 @@ func (p problems) err() error {
 			errs = append(errs, fmt.Errorf("and %d more models", len(p)-shownMax))
 			break
 		}
-		errs = append(errs, fmt.Errorf("history of %s: %w", model, p[model]))
+		errs = append(errs, fmt.Errorf("%s of %s: %w", what, model, p[model]))
 	}
 	return errors.Join(errs...)
 }
@@ -68,10 +73,11 @@ func (p problems) err() error {
 // readHistories reads the histories that are due, in the tick or beside it, and takes in those that have come.
 func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 	// A worker may outlast a Reconfigure, so that it takes along what it was started for.
-	to, past, source, from := now.Truncate(l.cfg.Step), l.cfg.History, l.cfg.Source, l.reading
-	read := func(model string) pastLoad {
-		h, err := source.History(ctx, model, to.Add(-past), to)
-		return pastLoad{model, h, err}
+	to, past, source, from, kept := now.Truncate(l.cfg.Step), l.cfg.History, l.cfg.Source, l.reading, l.cfg.Snapshots
+	read := func(model string, kept *Snapshots) pastLoad {
+		return recallPast(model, kept, to.Add(-past), to, func(from, to time.Time) (planner.LoadHistory, error) {
+			return source.History(ctx, model, from, to)
+		})
 	}
 	for _, model := range l.cfg.Models {
 		if l.cfg.Tracker.End(model).After(now.Add(l.cfg.Step)) {
@@ -85,8 +91,12 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 			continue
 		}
 		l.reading.unread[model] = now
+		use := kept
+		if l.reading.refused[model] {
+			use = nil
+		}
 		if l.cfg.HistoryWorkers == 0 {
-			l.takeIn(ctx, now, read(model))
+			l.takeIn(ctx, now, read(model, use))
 			continue
 		}
 		// Under way until its result is taken in: far beyond any retry.
@@ -95,7 +105,7 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 			select {
 			case from.slots <- struct{}{}:
 				defer func() { <-from.slots }()
-				from.done <- read(model)
+				from.done <- read(model, use)
 			case <-ctx.Done():
 			}
 		})
@@ -103,9 +113,9 @@ func (l *Loop) readHistories(ctx context.Context, now time.Time) {
 	l.takeInDone(ctx, now)
 }
 
-// takeInDone takes in the histories that workers have read. Fitting takes a part of a second for a model with weeks of
-// history, so it stops after half an interval and leaves the rest to the next tick: a fleet that comes back at once must
-// not make the plan stale.
+// takeInDone takes in the histories that workers have read. Fitting takes a part of a second for a model with weeks
+// of history, so it stops after half an interval and leaves the rest to the next tick: a fleet that comes back at
+// once must not make the plan stale.
 func (l *Loop) takeInDone(ctx context.Context, now time.Time) {
 	started, budget := time.Now(), l.cfg.Clock.Wall(l.cfg.Interval)/2
 	for {
@@ -128,8 +138,15 @@ func (l *Loop) takeIn(ctx context.Context, now time.Time, p pastLoad) {
 	if ctx.Err() != nil {
 		return
 	}
+	if p.snapshotErr != nil {
+		l.restored(now, p.model, p.snapshotErr)
+	}
 	err := p.err
-	if err == nil || errors.Is(err, planner.ErrPartial) {
+	usable := err == nil || errors.Is(err, planner.ErrPartial)
+	switch {
+	case usable && p.snapshot != nil:
+		l.takeInSnapshot(now, p)
+	case usable:
 		fitted := l.cfg.Tracker.Fit(p.model, p.load)
 		switch {
 		case p.load.ReadAgain:
@@ -144,5 +161,5 @@ func (l *Loop) takeIn(ctx context.Context, now time.Time, p pastLoad) {
 	} else {
 		delete(l.reading.problems, p.model)
 	}
-	l.outcome("history", now, l.reading.problems.err())
+	l.outcome("history", now, l.reading.problems.err("history"))
 }

@@ -44,6 +44,8 @@ type Config struct {
 	HistoryWorkers int
 	// Memory is that of the last Decision of an earlier process.
 	Memory planner.Memory
+	// Snapshots keep the forecasters over a restart; nil keeps none.
+	Snapshots *Snapshots
 	// Record makes a Decision durable before it is published.
 	Record func(context.Context, planner.Decision) error
 	// RecordState keeps the State and Policy that the recorded Decision came from, after it was published: a State is
@@ -53,6 +55,9 @@ type Config struct {
 	PastStarts []coldstart.Sample
 	// Inherits picks the starts that a new Tracker takes over from the one before it in Reconfigure; nil is all of them.
 	Inherits func(coldstart.Sample) bool
+	// Standing are facts that are missing for as long as the process runs, such as a past that could not be read; every plan
+	// has them among its Gaps.
+	Standing []planner.Gap
 	// RecordStarts keeps observed cold starts.
 	RecordStarts func(context.Context, []coldstart.Sample) error
 	// Publish hands the plan to those who serve it; it must not block.
@@ -74,6 +79,9 @@ type Loop struct {
 	reading *reading
 	workers sync.WaitGroup         // that read histories
 	next    atomic.Pointer[Config] // what Reconfigure was given and no tick has taken yet
+	saved   map[string]time.Time   // when a model's snapshot was saved, or tried
+	// unsaved and unrestored are what is wrong with snapshots.
+	unsaved, unrestored problems
 }
 
 // NewLoop returns a Loop that has not started.
@@ -81,7 +89,8 @@ func NewLoop(cfg Config) *Loop {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg)}
+	l := &Loop{cfg: cfg, memory: cfg.Memory, reading: newReading(cfg), saved: map[string]time.Time{}, unsaved: problems{},
+		unrestored: problems{}}
 	for _, s := range cfg.PastStarts {
 		l.starts.add(s.Key.Model, []coldstart.Sample{s})
 	}
@@ -106,6 +115,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			l.saveAll(l.cfg.Clock.Now())
 			return nil
 		case <-ticker.C:
 		}
@@ -123,7 +133,8 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return // the end cut the look short: what it did not see is no reason for a last plan
 	}
-	state := l.cfg.Tracker.State(obs, l.memory)
+	obs.Gaps = append(obs.Gaps, l.cfg.Standing...)
+	state := l.cfg.Tracker.State(obs, l.memory).Sound()
 	decision, err := planner.Decide(state, l.cfg.Policy)
 	if !l.outcome("decide", now, err) {
 		return
@@ -143,13 +154,14 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if recorded && l.cfg.RecordState != nil {
 		l.outcome("record_state", now, l.cfg.RecordState(ctx, state, l.cfg.Policy, decision))
 	}
+	l.saveSnapshots(now)
 }
 
-// Reconfigure makes the loop observe and decide by next from its next tick on: by its Source, Tracker, Policy, Models,
-// Interval, Step, History and HistoryWorkers. Everything else, the memory of the last Decision above all, stays as it is.
-// With a new Tracker the histories are read anew, and until they are the plan holds or grows; it learns the starts that the
-// one before knows (see Inherits), since without a journal they are nowhere else. It may be called from any
-// goroutine; of several calls between two ticks the last counts.
+// Reconfigure makes the loop observe and decide by next from its next tick on: by its Source, Tracker, Policy,
+// Models, Interval, Step, History, HistoryWorkers and Snapshots. Everything else, the memory of the last Decision
+// above all, stays as it is. With a new Tracker the histories are read anew, and until they are the plan holds or
+// grows; it learns the starts that the one before knows (see Inherits), since without a journal they are nowhere
+// else. It may be called from any goroutine; of several calls between two ticks the last counts.
 func (l *Loop) Reconfigure(next Config) { l.next.Store(&next) }
 
 func (l *Loop) reconfigured() {
@@ -165,8 +177,9 @@ func (l *Loop) reconfigured() {
 	}
 	l.cfg.Source, l.cfg.Tracker, l.cfg.Policy, l.cfg.Models = next.Source, next.Tracker, next.Policy, next.Models
 	l.cfg.Interval, l.cfg.Step, l.cfg.History = next.Interval, next.Step, next.History
-	l.cfg.HistoryWorkers = next.HistoryWorkers
+	l.cfg.HistoryWorkers, l.cfg.Snapshots = next.HistoryWorkers, next.Snapshots
 	if anew {
+		clear(l.saved)
 		l.reading = newReading(l.cfg) // workers of the old one end by themselves and are not listened to
 	}
 }
@@ -219,7 +232,7 @@ func (l *Loop) backfill(ctx context.Context, now time.Time, models []planner.Mod
 		}
 	}
 	if asked {
-		l.outcome("backfill", now, failed.err())
+		l.outcome("backfill", now, failed.err("history"))
 	}
 }
 
@@ -255,8 +268,11 @@ func (l *Loop) recordStarts(ctx context.Context, now time.Time, obs planner.Obse
 		starts = append(starts, m.Starts...)
 		l.starts.add(m.Name, m.Starts)
 		if l.cfg.Metrics != nil {
-			l.cfg.Metrics.starts.observe(m.Name, m.Starts)
+			l.cfg.Metrics.starts.observe(m.Name, m.Starts, now)
 		}
+	}
+	if l.cfg.Metrics != nil {
+		l.cfg.Metrics.starts.settle(now)
 	}
 	if len(starts) > 0 && l.cfg.RecordStarts != nil {
 		l.outcome("record_starts", now, l.cfg.RecordStarts(ctx, starts))

@@ -70,7 +70,9 @@ func (w *world) Observe(_ context.Context, now time.Time) (planner.Observation, 
 	return obs, nil
 }
 
-func newTracker(t *testing.T) *planner.Tracker {
+func newTracker(t *testing.T) *planner.Tracker { return newTrackerOf(t, 30*time.Minute) }
+
+func newTrackerOf(t *testing.T, horizon time.Duration) *planner.Tracker {
 	t.Helper()
 	ledger, err := coldstart.NewLedger(coldstart.Options{})
 	if err != nil {
@@ -84,7 +86,7 @@ func newTracker(t *testing.T) *planner.Tracker {
 		t.Fatal(err)
 	}
 	tracker, err := planner.NewTracker(planner.TrackerConfig{
-		Step: time.Minute, Horizon: 30 * time.Minute, Interval: 15 * time.Second, Paths: 50, Method: "auto", Seed: 1, Ledger: ledger,
+		Step: time.Minute, Horizon: horizon, Interval: 15 * time.Second, Paths: 50, Method: "auto", Seed: 1, Ledger: ledger,
 		Models: []planner.TrackedModel{{Name: "chat", Shape: planner.Shape{GPUs: 1, Pods: 1},
 			Profile: &planner.Profile{Prompt: 20000, Completion: 2000}}},
 	})
@@ -281,14 +283,28 @@ func TestLoopServesAlthoughTheJournalFails(t *testing.T) {
 }
 
 func TestLoopKeepsTheLastPlanWhenDecideFails(t *testing.T) {
+	l := newLoop(t, &world{load: 1000, ready: 1}, nil)
+	ticks(l, monday, 1)
+	before := l.Plan()
+	l.Tick(context.Background(), monday.AddDate(500, 0, 0)) // a year that no State may have
+	if l.Plan() != before {
+		t.Error("a failed Decide replaced the plan; it must be left to age")
+	}
+	if s := part(l, "decide"); s.Error == "" {
+		t.Errorf("the status does not show the failure: %+v", l.Status())
+	}
+}
+
+// A fact that cannot be is left out with a gap that says so, and everything else goes on.
+func TestLoopLeavesOutAnImpossibleInventory(t *testing.T) {
 	w := &world{load: 1000, ready: 1}
 	l := newLoop(t, w, nil)
 	next := ticks(l, monday, 1)
 	before := l.Plan()
 	w.broken = true
 	ticks(l, next, 1)
-	if l.Plan() != before {
-		t.Error("a failed Decide replaced the plan; it must be left to age")
+	if p := l.Plan(); p == before || len(p.Decision.Gaps) != 1 || !p.Decision.Gaps[0].Invalid || p.Decision.Gaps[0].Fact != "inventory" {
+		t.Errorf("plan %+v, want one with a gap for the inventory", p)
 	}
 }
 

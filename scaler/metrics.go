@@ -19,6 +19,8 @@ type Metrics struct {
 	load         *prometheus.GaugeVec
 	held         *prometheus.GaugeVec
 	gaps         *prometheus.GaugeVec
+	findings     *prometheus.GaugeVec
+	admission    admissionMetrics
 	lastGood     *prometheus.GaugeVec
 	failures     *prometheus.CounterVec
 	errorRatio   *prometheus.GaugeVec
@@ -46,14 +48,20 @@ func NewMetrics(reg prometheus.Registerer, planAge func() float64) *Metrics {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "forewarm", Name: "plan_age_seconds",
 		Help: "Age of the latest plan; NaN while there is none."}, planAge))
 	return &Metrics{
-		planTime:   gauge("plan_timestamp_seconds", "When the latest plan was made.").WithLabelValues(),
-		decisions:  counter("decisions_total", "Decisions made since the start.").WithLabelValues(),
-		replicas:   gauge("replicas", "Replicas by kind: planned, serving, warm, answered, ready, starting.", "model", "kind"),
-		leadTime:   gauge("lead_time_seconds", "Lead time that the plan was read at.", "model", "path"),
-		peak:       gauge("forecast_peak_tokens_per_second", "Service-level quantile of the peak over the lead window.", "model", "kind"),
-		load:       gauge("load_tokens_per_second", "Newest offered load.", "model", "kind"),
-		held:       gauge("plan_held", "1 while the plan is kept although less is wanted.", "model"),
-		gaps:       gauge("gaps", "Facts missing in the latest State; without a model those of the whole cluster.", "model"),
+		planTime:  gauge("plan_timestamp_seconds", "When the latest plan was made.").WithLabelValues(),
+		decisions: counter("decisions_total", "Decisions made since the start.").WithLabelValues(),
+		replicas:  gauge("replicas", "Replicas by kind: planned, serving, warm, answered, ready, starting.", "model", "kind"),
+		leadTime:  gauge("lead_time_seconds", "Lead time that the plan was read at.", "model", "path"),
+		peak:      gauge("forecast_peak_tokens_per_second", "Service-level quantile of the peak over the lead window.", "model", "kind"),
+		load:      gauge("load_tokens_per_second", "Newest offered load.", "model", "kind"),
+		held:      gauge("plan_held", "1 while the plan is kept although less is wanted.", "model"),
+		gaps:      gauge("gaps", "Facts missing in the latest State; without a model those of the whole cluster.", "model"),
+		admission: admissionMetrics{
+			rate:  gauge("admissible_rate", "What the ready replicas carry, while that is less than is asked for: prompt and completion in tokens/s, requests in requests/s.", "model", "kind"),
+			queue: gauge("admissible_queue_requests", "Requests that may wait while replicas are short: those beyond begin later than the TTFT allows.", "model"),
+			short: counter("short_seconds_total", "Time in which the ready replicas carried less than was asked for.", "model", "cause", "owner"),
+		},
+		findings:   gauge("finding", "1 for each veto and hint of the latest plan: whether more replicas are the remedy.", "model", "rule", "verdict", "owner"),
 		lastGood:   gauge("last_good_timestamp_seconds", "When a part of the tick last worked.", "part"),
 		failures:   counter("tick_failures_total", "Failures of a part of the tick.", "part"),
 		errorRatio: gauge("forecast_error_ratio", "Newest matured forecast of the lead window's start: |actual - median| / actual.", "model", "kind"),
@@ -90,6 +98,7 @@ func (m *Metrics) observe(s *planner.State, d *planner.Decision, p planner.Polic
 	for i := range s.Models {
 		ms := &s.Models[i]
 		m.observeModel(ms, d.Model(ms.Name), missing[ms.Name])
+		m.admission.observe(ms.Name, d.Model(ms.Name).Admission, s.Interval)
 		m.score(ms, s.Now, p.For(ms.Name).ServiceLevel, d.Model(ms.Name))
 	}
 }
@@ -115,6 +124,7 @@ func (m *Metrics) observeModel(ms *planner.ModelState, md *planner.ModelDecision
 		m.count(name, "ready", nil)
 		m.count(name, "starting", nil)
 	}
+	m.observeFindings(name, md.Findings)
 	m.observeLead(name, md.Lead)
 	if md.Peak != nil {
 		m.peak.WithLabelValues(name, "prompt").Set(float64(md.Peak.Load.Prompt))
@@ -126,6 +136,17 @@ func (m *Metrics) observeModel(ms *planner.ModelState, md *planner.ModelDecision
 	if ms.Load != nil {
 		m.load.WithLabelValues(name, "prompt").Set(float64(ms.Load.Prompt))
 		m.load.WithLabelValues(name, "completion").Set(float64(ms.Load.Completion))
+	}
+}
+
+// observeFindings replaces the model's findings: one that has gone must not stay at 1. Rules without data are no finding
+// and have no series.
+func (m *Metrics) observeFindings(model string, findings []planner.Finding) {
+	m.findings.DeletePartialMatch(prometheus.Labels{"model": model})
+	for _, f := range findings {
+		if f.Verdict == planner.Veto || f.Verdict == planner.Hint {
+			m.findings.WithLabelValues(model, string(f.Rule), string(f.Verdict), string(f.Owner)).Set(1)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package scaler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,13 +10,23 @@ import (
 )
 
 // startMetrics count the cold starts that were watched. Classic buckets go with native ones, so that what was learned can
-// be read back from whatever keeps the metrics (prom.Client.Starts reads forewarm_start_seconds).
+// be read back from whatever keeps the metrics (prom.Source.Starts reads start_seconds and failed_start_seconds). A
+// histogram takes nothing back, so a start that served waits for its last word: a source tells it when the replica is
+// ready, and once more with its first answer.
 type startMetrics struct {
-	total  *prometheus.HistogramVec
-	phases *prometheus.HistogramVec
-	starts *prometheus.CounterVec
-	seen   map[string]coldstart.Outcome // by ID, of the starts that have been counted
-	order  []string                     // their IDs, oldest first
+	total    *prometheus.HistogramVec
+	failed   *prometheus.HistogramVec
+	phases   *prometheus.HistogramVec
+	starts   *prometheus.CounterVec
+	settling []settlingStart              // served, oldest first
+	seen     map[string]coldstart.Outcome // by ID, of the starts that have been counted
+	order    []string                     // their IDs, oldest first
+}
+
+// A settlingStart has served and may still be told again.
+type settlingStart struct {
+	coldstart.Sample
+	until time.Time
 }
 
 const (
@@ -25,6 +36,9 @@ const (
 	nativeReset   = 24 * time.Hour
 	// startsSeen is how many starts are remembered so that none is counted twice.
 	startsSeen = 4096
+	// startSettles is how long after a start was first told its first answer may still come: the cluster's source waits for
+	// it two minutes, and about one for the metrics and the log.
+	startSettles = 5 * time.Minute
 )
 
 // startBuckets are 30 % apart, from 5 s to an hour: the lead time that is read back from them is off by 15 % at most.
@@ -42,7 +56,8 @@ func newStartMetrics(reg prometheus.Registerer) *startMetrics {
 		return h
 	}
 	m := &startMetrics{
-		total:  histogram("start_seconds", "Cold starts that served: from the order to the end of the start as it was first told, which is readiness where the first answer is read later.", startBuckets, "model", "path"),
+		total:  histogram("start_seconds", "Cold starts that served, from the order to the first answer, or to readiness where nobody asked within two minutes; a start is in it five minutes after it was seen at the latest.", startBuckets, "model", "path"),
+		failed: histogram("failed_start_seconds", "Cold starts that failed, from the order to when they gave up.", startBuckets, "model", "path"),
 		phases: histogram("start_phase_seconds", "Phases of cold starts that served.", phaseBuckets, "model", "phase"),
 		starts: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "forewarm", Name: "starts_total",
 			Help: "Cold starts that ended, by outcome; pending is a replica that was deleted while it started."}, []string{"model", "path", "outcome"}),
@@ -52,24 +67,43 @@ func newStartMetrics(reg prometheus.Registerer) *startMetrics {
 	return m
 }
 
-// observe counts starts of a model that have ended. One that is told again, longer by the
-// time to its first answer, counts once, as it was told first: a histogram takes nothing back.
-func (m *startMetrics) observe(model string, starts []coldstart.Sample) {
+// observe counts starts of a model that have ended, each once; those that served are in the histograms when settle has
+// found that nothing more is to come.
+func (m *startMetrics) observe(model string, starts []coldstart.Sample, now time.Time) {
 	for _, s := range starts {
 		s.Key.Model = model
-		if s.Validate() != nil || !m.news(s) { // what is wrong with it the tracker reports
+		if s.Validate() != nil { // what is wrong with it the tracker reports
 			continue
 		}
-		path := pathLabel(s.Key.Path)
-		m.starts.WithLabelValues(model, path, string(s.Outcome)).Inc()
-		if s.Outcome != coldstart.Served {
+		if i := slices.IndexFunc(m.settling, func(w settlingStart) bool { return w.ID == s.ID }); i >= 0 && s.Outcome == coldstart.Served {
+			m.settling[i].Sample = s
+		}
+		if !m.news(s) {
 			continue
 		}
-		m.total.WithLabelValues(model, path).Observe(s.Total.Seconds())
-		for phase, took := range s.Explained() {
-			m.phases.WithLabelValues(model, string(phase)).Observe(took.Seconds())
+		m.starts.WithLabelValues(model, pathLabel(s.Key.Path), string(s.Outcome)).Inc()
+		switch s.Outcome {
+		case coldstart.Served:
+			m.settling = append(m.settling, settlingStart{s, now.Add(startSettles)})
+		case coldstart.Failed:
+			m.failed.WithLabelValues(model, pathLabel(s.Key.Path)).Observe(s.Total.Seconds())
 		}
 	}
+}
+
+// settle puts into the histograms what will not be told again: starts with their first answer, and those that have waited
+// long enough for it.
+func (m *startMetrics) settle(now time.Time) {
+	m.settling = slices.DeleteFunc(m.settling, func(s settlingStart) bool {
+		if _, answered := s.Phases[coldstart.FirstToken]; !answered && now.Before(s.until) {
+			return false
+		}
+		m.total.WithLabelValues(s.Key.Model, pathLabel(s.Key.Path)).Observe(s.Total.Seconds())
+		for phase, took := range s.Explained() {
+			m.phases.WithLabelValues(s.Key.Model, string(phase)).Observe(took.Seconds())
+		}
+		return true
+	})
 }
 
 // news notes a start and reports whether it is to be counted: when it is new, or has served after all.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,8 +63,12 @@ func TestStartMetrics(t *testing.T) {
 	broken.Total = -1
 	unknown := servedStart("d", 0)
 	unknown.Key.Path = coldstart.PathUnknown
-	m.observe("chat", []coldstart.Sample{servedStart("a", 0), failed, broken})
-	m.observe("chat", []coldstart.Sample{servedStart("a", 0), servedStart("b", 0), unknown})
+	m.observe("chat", []coldstart.Sample{servedStart("a", 0), failed, broken}, ordered)
+	m.observe("chat", []coldstart.Sample{servedStart("a", 0), servedStart("b", 0), unknown}, ordered)
+	m.settle(ordered.Add(startSettles))
+	if h := seriesOf(t, reg, "forewarm_failed_start_seconds", map[string]string{"model": "chat", "path": "warm_node"}); h.count != 1 || h.sum != 200 {
+		t.Errorf("failed: got %+v, want one start of 200 s", h)
+	}
 	h := seriesOf(t, reg, "forewarm_start_seconds", map[string]string{"model": "chat", "path": "warm_node"})
 	if h.count != 2 || h.sum != 400 || h.buckets != len(startBuckets) || !h.native {
 		t.Errorf("got %+v: want 2 starts of 400 s, %d classic buckets and native ones", h, len(startBuckets))
@@ -84,7 +87,8 @@ func TestStartMetrics(t *testing.T) {
 		t.Error("a start on an unknown path is not counted")
 	}
 	for i := range 2 * startsSeen {
-		m.observe("chat", []coldstart.Sample{servedStart(fmt.Sprint(i), 0)})
+		m.observe("chat", []coldstart.Sample{servedStart(fmt.Sprint(i), 0)}, ordered)
+		m.settle(ordered.Add(startSettles))
 	}
 	if len(m.seen) > startsSeen || len(m.order) > startsSeen {
 		t.Errorf("%d starts are remembered: want at most %d", len(m.seen), startsSeen)
@@ -191,24 +195,33 @@ func TestReconfigureKeepsStarts(t *testing.T) {
 	}
 }
 
-// A start that is told again with its first answer stays in the histogram as it was told first, and the help says so.
-func TestStartMetricsEndAtReadiness(t *testing.T) {
+// A start is in the histogram with its first answer, whether that is told at once, later or never.
+func TestStartMetricsEndAtTheFirstAnswer(t *testing.T) {
+	answered := func(id string) coldstart.Sample {
+		s := servedStart(id, 0)
+		s.Total += 30 * time.Second
+		s.Phases = map[coldstart.Phase]time.Duration{coldstart.ImagePull: 120 * time.Second, coldstart.FirstToken: 30 * time.Second}
+		return s
+	}
 	reg := prometheus.NewRegistry()
 	m := newStartMetrics(reg)
-	answered := servedStart("a", 0)
-	answered.Total += 30 * time.Second
-	m.observe("chat", []coldstart.Sample{servedStart("a", 0)})
-	m.observe("chat", []coldstart.Sample{answered})
-	if h := seriesOf(t, reg, "forewarm_start_seconds", map[string]string{"model": "chat"}); h.count != 1 || h.sum != 200 {
-		t.Errorf("got %+v: want one start of 200 s", h)
-	}
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "forewarm_start_seconds" && !strings.Contains(f.GetHelp(), "readiness") {
-			t.Errorf("the help does not say where a start ends: %q", f.GetHelp())
+	for _, step := range []struct {
+		why   string
+		told  []coldstart.Sample
+		after time.Duration
+		count int
+		sum   float64
+	}{
+		{"ready; the answer may still come", []coldstart.Sample{servedStart("a", 0), servedStart("b", 0)}, 0, 0, 0},
+		{"a has answered", []coldstart.Sample{answered("a")}, 3 * time.Minute, 1, 230},
+		{"told with its answer at first", []coldstart.Sample{answered("c")}, 4 * time.Minute, 2, 460},
+		{"nobody asked b", nil, startSettles, 3, 660},
+		{"a is told once more", []coldstart.Sample{answered("a")}, 2 * startSettles, 3, 660},
+	} {
+		m.observe("chat", step.told, ordered.Add(step.after))
+		m.settle(ordered.Add(step.after))
+		if h := seriesOf(t, reg, "forewarm_start_seconds", map[string]string{"model": "chat"}); h.count != step.count || h.sum != step.sum {
+			t.Errorf("%s: %d starts of %v s in all, want %d of %v", step.why, h.count, h.sum, step.count, step.sum)
 		}
 	}
 }

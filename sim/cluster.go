@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"forewarm/coldstart"
+	"forewarm/planner"
+	"forewarm/sim/engine"
 )
 
 // Cluster is one seeded realisation of a World, and its present. Time stands still until Advance or Observe moves it.
@@ -22,13 +25,15 @@ type Cluster struct {
 	gaps     []interval
 	minutes  *actor
 	account  account
-	done     []job // scratch of serverEvent
+	done     []job // scratch of collect
+	troubles troubles
+	prices   map[string]float64 // dollars per GPU-hour, by product
 }
 
 // model is one model's clients, queue and replicas.
 type model struct {
 	cfg      Model
-	gen      *Generator
+	gen      demand
 	coming   []Request // of the present minute
 	next     int       // index in coming of the next to arrive
 	minute   int64     // index of the minute after that of coming
@@ -38,6 +43,9 @@ type model struct {
 	replicas []*replica // in order of creation
 	created  uint64
 	desired  int
+	inside   int64   // requests waiting or running
+	area     float64 // of inside over time, in nanoseconds
+	areaAt   int64
 	hpa      hpa
 	hpaActor *actor
 	answer   *int
@@ -45,6 +53,12 @@ type model struct {
 	starts   []coldstart.Sample // ended since the last Observe
 	need     int                // replicas that the present minute's load needs, by the profile
 	tally    tally
+	asked    struct{ prompt, completion int64 } // tokens of all requests that arrived
+	router   router
+	engine   engine.Config
+	truth    planner.Profile // what a replica really carries within the SLO: what a minute's need is counted by
+	// triggers are those of a policy that is not a Decision, in place of answer and sibling.
+	triggers []metric
 }
 
 // startsKept bounds the starts remembered for an Observe that never comes; the oldest go first.
@@ -72,7 +86,11 @@ func NewCluster(w World, seed uint64) (*Cluster, error) {
 	slices.SortFunc(c.models, func(a, b *model) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
 	for _, m := range c.models {
 		for range m.cfg.Replicas {
-			if err := c.seatReady(m); err != nil {
+			err := c.seatReady(m)
+			if err != nil && m.cfg.orderRest {
+				break
+			}
+			if err != nil {
 				return nil, fmt.Errorf("sim: model %q: %w", m.cfg.Name, err)
 			}
 		}
@@ -85,13 +103,20 @@ func NewCluster(w World, seed uint64) (*Cluster, error) {
 
 func (c *Cluster) newModel(cfg Model) (*model, error) {
 	// The stream is named by the model's name: its demand does not change when another model is added to the world.
-	gen, err := NewGenerator(cfg.Workload, mix(c.seed, purposeModel, nameSeed(cfg.Name)))
+	gen, err := newDemand(cfg.Workload, mix(c.seed, purposeModel, nameSeed(cfg.Name)))
 	if err != nil {
 		return nil, err
 	}
 	m := &model{cfg: cfg, gen: gen, desired: max(cfg.Replicas, cfg.ReplicasMin),
 		hpa: hpa{cfg: c.world.Autoscaler, min: cfg.ReplicasMin, max: cfg.ReplicasMax}}
-	m.tally.slo = cfg.SLO
+	m.tally.slo, m.tally.start = cfg.SLO, c.now
+	m.router = newRouter(cfg.Router, mix(c.seed, purposeRouter, nameSeed(cfg.Name)))
+	m.truth = cfg.Profile
+	if cfg.Engine != nil {
+		m.engine = engineConfig(*cfg.Engine)
+		slo := planner.SLO{TTFT: cfg.SLO.TTFT, ITL: cfg.SLO.ITL, Percentile: needPercentile}
+		m.truth = cfg.Engine.Capacity(gen.mix(), slo, 1).Rates
+	}
 	m.arrival = c.timeline.add(func() { c.arrive(m) })
 	m.patience = c.timeline.add(func() { c.giveUp(m) })
 	m.hpaActor = c.timeline.add(func() { c.syncHPA(m) })
@@ -104,6 +129,18 @@ func (c *Cluster) newModel(cfg Model) (*model, error) {
 	}
 	c.timeline.set(m.arrival, m.nextArrival())
 	return m, nil
+}
+
+// close ends what models read their requests from, and returns what went wrong with it.
+func (c *Cluster) close() error {
+	var errs []error
+	for _, m := range c.models {
+		m.gen.close()
+		if err := m.gen.err(); err != nil {
+			errs = append(errs, fmt.Errorf("sim: model %q: trace: %w", m.cfg.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // nameSeed is the FNV-1a hash of a name.
@@ -154,14 +191,17 @@ func (c *Cluster) fetchMinute(m *model) {
 	m.minute++
 }
 
-// neededReplicas is how many replicas a minute's requests keep busy, by the profile.
+// needPercentile is the share of requests that a minute's need lets meet the SLO.
+const needPercentile = 0.95
+
+// neededReplicas is how many replicas a minute's requests keep busy, by the profile or the true physics.
 func neededReplicas(m *model) int {
 	var prompt, completion float64
 	for i := range m.coming {
 		prompt += float64(m.coming[i].Prompt)
 		completion += float64(m.coming[i].Completion)
 	}
-	busy := (prompt/float64(m.cfg.Profile.Prompt) + completion/float64(m.cfg.Profile.Completion)) / time.Minute.Seconds()
+	busy := (prompt/float64(m.truth.Prompt) + completion/float64(m.truth.Completion)) / time.Minute.Seconds()
 	n := int(busy)
 	if busy > float64(n) {
 		n++
@@ -181,45 +221,76 @@ func (c *Cluster) arrive(m *model) {
 	r := &m.coming[m.next]
 	m.next++
 	m.tally.arrived++
-	j := job{arrived: c.now, prompt: int32(r.Prompt), completion: int32(r.Completion)}
-	switch to := m.leastLoaded(); {
-	case to != nil:
+	m.asked.prompt += int64(r.Prompt)
+	m.asked.completion += int64(r.Completion)
+	j := job{arrived: c.now, client: r.Client, prompt: int32(r.Prompt), completion: int32(r.Completion)}
+	if m.tooLong(r) {
+		m.tally.reject(j)
+	} else if to := m.router.pick(m.replicas, r.Client); to != nil {
+		m.tally.admit(c.now)
 		c.give(to, j)
-	case m.queue.len() >= m.cfg.QueueMax:
-		m.tally.rejected++
-	default:
+	} else if m.queue.len() >= m.cfg.QueueMax {
+		m.tally.reject(j)
+	} else {
+		m.tally.admit(c.now)
+		m.enter(c.now, 1)
 		m.queue.push(j)
 		c.setPatience(m)
 	}
 	c.timeline.set(m.arrival, m.nextArrival())
 }
 
-// leastLoaded is the ready replica with the fewest requests among those with room, the oldest of equals; nil when none
-// has room.
-func (m *model) leastLoaded() *replica {
-	var best *replica
-	for _, r := range m.replicas {
-		if r.state == ready && !r.server.full() && (best == nil || r.server.load() < best.server.load()) {
-			best = r
-		}
-	}
-	return best
+// tooLong reports whether a request does not fit into the KV cache of a replica, which an engine refuses.
+func (m *model) tooLong(r *Request) bool {
+	return m.cfg.Engine != nil && r.Prompt+r.Completion > m.engine.Block*m.engine.Blocks
 }
 
 // give lets a replica take a request.
 func (c *Cluster) give(r *replica, j job) {
-	r.server.advance(c.now)
+	m := r.model
+	if m.cfg.Engine != nil && m.cfg.Engine.PrefixHit != nil {
+		j.shared = int32(float64(j.prompt) * float64(m.cfg.Engine.PrefixHit.At(warmTokens, m.router.ready)))
+	}
+	c.collect(r)
+	m.enter(c.now, 1)
 	r.server.add(j)
 	c.timeline.set(r.actor, r.nextEvent())
+}
+
+// warmTokens is more than any replica needs to serve until its prefix cache is warm: the engine itself counts.
+const warmTokens planner.Tokens = 1e15
+
+// collect lets a replica's batch reach the present and takes what it finished.
+func (c *Cluster) collect(r *replica) {
+	m := r.model
+	before := r.server.load()
+	r.server.advance(c.now)
+	var dropped int
+	c.done, dropped = r.server.settle(c.done[:0], c.now-int64(m.cfg.Patience))
+	m.tally.leave(c.now, dropped)
+	for range dropped {
+		m.tally.timeOut(c.now - int64(m.cfg.Patience))
+	}
+	for _, j := range c.done {
+		m.tally.served(j)
+	}
+	m.enter(c.now, r.server.load()-before)
+}
+
+// enter counts requests that came into the model (or left it, negative) at an instant, for Little's law.
+func (m *model) enter(now int64, n int) {
+	m.area += float64(m.inside) * float64(now-m.areaAt)
+	m.inside, m.areaAt = m.inside+int64(n), now
 }
 
 // drainQueue hands queued requests out while there is room.
 func (c *Cluster) drainQueue(m *model) {
 	for m.queue.len() > 0 {
-		to := m.leastLoaded()
+		to := m.router.pick(m.replicas, m.queue.head().client)
 		if to == nil {
 			break
 		}
+		m.enter(c.now, -1)
 		c.give(to, m.queue.pop())
 	}
 	c.setPatience(m)
@@ -239,8 +310,9 @@ func (c *Cluster) setPatience(m *model) {
 // arrival.
 func (c *Cluster) giveUp(m *model) {
 	for m.queue.len() > 0 && m.queue.head().arrived <= c.now-int64(m.cfg.Patience) {
-		m.queue.pop()
-		m.tally.timedOut++
+		m.tally.timeOut(m.queue.pop().arrived)
+		m.tally.leave(c.now, 1)
+		m.enter(c.now, -1)
 	}
 	c.setPatience(m)
 }
@@ -248,13 +320,7 @@ func (c *Cluster) giveUp(m *model) {
 // serverEvent lets a replica's server reach the present and handles what it finished.
 func (c *Cluster) serverEvent(r *replica) {
 	m := r.model
-	r.server.advance(c.now)
-	var dropped int
-	c.done, dropped = r.server.settle(c.done[:0], c.now-int64(m.cfg.Patience))
-	m.tally.timedOut += int64(dropped)
-	for _, j := range c.done {
-		m.tally.served(j, c.now)
-	}
+	c.collect(r)
 	if r.state == leaving && (r.server.load() == 0 || c.now >= r.deadline) {
 		c.leave(r)
 		return
@@ -268,6 +334,9 @@ func (c *Cluster) serverEvent(r *replica) {
 // syncHPA is one period of a model's autoscaler.
 func (c *Cluster) syncHPA(m *model) {
 	c.timeline.set(m.hpaActor, c.now+int64(c.world.Autoscaler.Sync))
+	if c.now < c.troubles.apiOut {
+		return
+	}
 	external := metric{target: 1, err: m.answer == nil || c.now-m.answerAt > int64(c.world.Autoscaler.AnswerAgeMax)}
 	if !external.err {
 		external.value = float64(*m.answer)
@@ -276,6 +345,12 @@ func (c *Cluster) syncHPA(m *model) {
 	if per := c.world.Autoscaler.WaitingPerReplica; per > 0 {
 		waiting, _ := m.signals()
 		metrics = append(metrics, metric{value: float64(waiting), target: per, err: c.blind(c.now)})
+	}
+	if m.triggers != nil {
+		metrics = m.triggers
+	}
+	if c.now < c.troubles.scalerOut { // KEDA reaches nobody: every trigger is in error
+		metrics = []metric{{target: 1, err: true}}
 	}
 	m.desired = m.hpa.sync(c.now, m.desired, metrics)
 	c.reconcile(m)
@@ -287,7 +362,7 @@ func (c *Cluster) syncHPA(m *model) {
 func (m *model) signals() (waiting, running int) {
 	waiting = m.queue.len()
 	for _, r := range m.replicas {
-		queued := max(0, r.server.prefill.len()-1)
+		queued := r.server.queued()
 		waiting += queued
 		running += r.server.load() - queued
 	}

@@ -45,7 +45,7 @@ func TestDemoWorldTellsItsStory(t *testing.T) {
 	}
 	chat := c.model("chat-70b")
 	busy := func(at time.Time) float64 {
-		load := chat.gen.Rate(at)
+		load := chat.gen.(*Generator).Rate(at)
 		return float64(load.Prompt/chat.cfg.Profile.Prompt) + float64(load.Completion/chat.cfg.Profile.Completion)
 	}
 	quiet, burst := busy(w.Start), busy(w.Start.Add(22*time.Minute))

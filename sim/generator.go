@@ -21,6 +21,8 @@ type Generator struct {
 	prompt     *sampler
 	completion *sampler
 	level      levelPath
+	table      *tableRates // nil without one
+	holidays   map[string]bool
 	clients    []clientPath
 	bursts     map[int]dayBursts // by day, only recent ones
 	rand       *stream
@@ -39,6 +41,15 @@ func NewGenerator(w Workload, seed uint64) (*Generator, error) {
 	g := &Generator{w: w, seed: seed, loc: loc, everyday: float64(w.Requests), dayMean: 1,
 		prompt: newSampler(w.Prompt), completion: newSampler(w.Completion),
 		bursts: map[int]dayBursts{}, rand: newStream(seed)}
+	if w.Table != nil {
+		if g.table, err = newTableRates(w.Table, float64(w.Requests), g.prompt.mean, g.completion.mean); err != nil {
+			return nil, err
+		}
+	}
+	g.holidays = map[string]bool{}
+	for _, day := range w.Holidays {
+		g.holidays[day] = true
+	}
 	if len(w.Day) > 0 {
 		g.dayMean = 0
 		for _, v := range w.Day {
@@ -61,21 +72,48 @@ func (g *Generator) Rate(t time.Time) planner.Load {
 	for i := range g.clients {
 		r += g.clients[i].rate(t)
 	}
+	prompt, completion := g.lengthFactors(t)
 	return planner.Load{
-		Prompt:     planner.TokenRate(r * g.prompt.mean),
-		Completion: planner.TokenRate(r * g.completion.mean),
+		Prompt:     planner.TokenRate(r * prompt * g.prompt.mean),
+		Completion: planner.TokenRate(r * completion * g.completion.mean),
 		Requests:   planner.RequestRate(r),
 	}
+}
+
+// mix is the mean and the spread of the requests' lengths, which are drawn independently.
+func (g *Generator) mix() planner.RequestMix {
+	return planner.RequestMix{Prompt: planner.Tokens(g.prompt.mean), Completion: planner.Tokens(g.completion.mean),
+		PromptCV: planner.Ratio(g.prompt.sd / g.prompt.mean), CompletionCV: planner.Ratio(g.completion.sd / g.completion.mean)}
 }
 
 // everydayRate is the rate of all but the heavy clients.
 func (g *Generator) everydayRate(t time.Time) float64 {
 	local := t.In(g.loc)
-	r := g.everyday * g.dayFactor(local) * g.level.factor(t)
-	if isWeekend(local.Weekday()) || len(g.w.Bursts) == 0 {
+	r := g.level.factor(t)
+	if g.table != nil {
+		rate, _, _ := g.table.at(t.UnixNano())
+		r *= rate
+	} else {
+		r *= g.everyday * g.dayFactor(local)
+	}
+	if len(g.w.Bursts) == 0 || g.dayOff(local) {
 		return r
 	}
 	return r * g.burstsOn(local).factor(g.w.Bursts, timeOfDay(local))
+}
+
+// lengthFactors scale the mean lengths of a time.
+func (g *Generator) lengthFactors(t time.Time) (prompt, completion float64) {
+	if g.table == nil {
+		return 1, 1
+	}
+	_, prompt, completion = g.table.at(t.UnixNano())
+	return prompt, completion
+}
+
+// dayOff reports whether a local day is no working day.
+func (g *Generator) dayOff(local time.Time) bool {
+	return isWeekend(local.Weekday()) || len(g.holidays) > 0 && g.holidays[local.Format(time.DateOnly)]
 }
 
 // dayFactor interpolates the day between the middles of the hours on the wall clock; the weekend factor belongs to the
@@ -84,6 +122,9 @@ func (g *Generator) dayFactor(local time.Time) float64 {
 	x := timeOfDay(local).Hours() - 0.5
 	floor := math.Floor(x)
 	before, share := int(floor), x-floor
+	if len(g.holidays) > 0 && g.w.Weekend != nil && g.dayOff(local) { // the change at midnight is at once
+		return (1-share)*g.hourFactor(time.Sunday, (before+24)%24) + share*g.hourFactor(time.Sunday, (before+1)%24)
+	}
 	return (1-share)*g.hourFactor(local.Weekday(), before) + share*g.hourFactor(local.Weekday(), before+1)
 }
 

@@ -3,6 +3,10 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
+
+	"forewarm/planner"
 )
 
 // The dead-band of the real controller, seen with KEDA 2.21 on Kubernetes 1.36: with target 1 and the usual tolerance of
@@ -110,4 +114,43 @@ func equal(a, b []int) bool {
 		}
 	}
 	return true
+}
+
+// Whatever the tolerance and the count, what Decide answers makes the HPA arrive at the plan or within the dead-band above
+// it, in one sync, and stay there; with a dead-band that is narrower downwards it goes from there to the plan.
+func TestAnswerArrives(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		current, plan := rapid.IntRange(1, 150).Draw(t, "current"), rapid.IntRange(1, 150).Draw(t, "plan")
+		up := rapid.SampledFrom([]float64{0, 0.05, 0.1, 0.3}).Draw(t, "up")
+		down := rapid.SampledFrom([]float64{0.05, 0.1, 0.3}).Draw(t, "down")
+		cfg := DefaultAutoscaler()
+		cfg.ScaleUpTolerance, cfg.ScaleDownTolerance, cfg.ScaleDownWindow, cfg.ScaleUpPods = up, down, 0, 1000
+		h := hpa{cfg: cfg, min: 1, max: 1000}
+		began := current
+		for i := range 4 {
+			p := planner.Policy{Defaults: planner.DefaultModelPolicy()}
+			p.Defaults.Authority, p.Defaults.ReplicasMin, p.Defaults.ReplicasMax = planner.Act, plan, 0
+			s := planner.State{Now: time.Unix(1e9, 0).UTC(), Interval: cfg.Sync, Models: []planner.ModelState{{
+				Name: "chat", Shape: planner.Shape{GPUs: 1, Pods: 1}, Replicas: &planner.Replicas{Ready: current, Desired: &current},
+				Actuator: &planner.Actuator{ScaleUpTolerance: up, ScaleDownTolerance: &down}}}}
+			s.Memory = planner.Memory{At: s.Now.Add(-cfg.Sync), Unbroken: s.Now.Add(-time.Hour),
+				Models: []planner.ModelMemory{{Name: "chat", Replicas: plan}}}
+			d, err := planner.Decide(s, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := d.Models[0].Answer
+			if want := d.Models[0].Replicas; want == nil || *want != plan || told == nil || *told < plan {
+				t.Fatalf("planned %v, told %v for a plan of %d", want, told, plan)
+			}
+			next := h.sync(int64(i)*int64(cfg.Sync), current, []metric{{value: float64(*told), target: 1}})
+			if next < plan || i > 1 && next != current {
+				t.Fatalf("sync %d: from %d by way of %d told %d to %d for a plan of %d", i, began, current, *told, next, plan)
+			}
+			if grew := next > began; grew && next > max(plan, int(float64(began)*(1+up)+1e-9)+1) {
+				t.Fatalf("from %d to %d: more than the plan of %d and the dead-band", began, next, plan)
+			}
+			current = next
+		}
+	})
 }

@@ -24,6 +24,7 @@ type node struct {
 	cached   map[string]bool
 	launched bool // by us: goes when it stays empty
 	gone     bool
+	cordoned bool // nothing more is placed here
 	ordered  int64
 	running  int64 // instant at which its instance runs
 	ready    int64 // instant at which its GPUs are allocatable
@@ -61,7 +62,7 @@ func (c *Cluster) findNode(m *model) *node {
 			continue
 		}
 		for _, n := range p.nodes {
-			if n.free() >= m.cfg.Shape.GPUs && (best == nil || better(n, best)) {
+			if !n.cordoned && n.free() >= m.cfg.Shape.GPUs && (best == nil || better(n, best)) {
 				best = n
 			}
 		}
@@ -76,7 +77,8 @@ func (p *pool) fits(m *model) bool {
 // launchNode orders a node that holds a replica of m from the first pool that has room; nil when none has.
 func (c *Cluster) launchNode(m *model) *node {
 	for _, p := range c.pools {
-		if !p.fits(m) || p.cfg.GPUsPerNode < m.cfg.Shape.GPUs || len(p.nodes) >= p.cfg.NodesMax {
+		if !p.fits(m) || p.cfg.GPUsPerNode < m.cfg.Shape.GPUs || len(p.nodes) >= p.cfg.NodesMax ||
+			c.now < c.troubles.noStock[p.cfg.Name] {
 			continue
 		}
 		p.launched++

@@ -136,7 +136,7 @@ func (m *model) supply() *planner.Replicas {
 			out.Leaving++
 		default:
 			out.Starting = append(out.Starting, planner.StartingReplica{
-				ID: r.id, Since: time.Unix(0, r.since).UTC(), Path: r.path})
+				ID: r.id, Since: time.Unix(0, r.since).UTC(), Path: r.path, Pending: r.node == nil})
 		}
 	}
 	return out
@@ -149,7 +149,8 @@ func (c *Cluster) inventory() *planner.Inventory {
 		launchable := p.cfg.NodesMax - len(p.nodes)
 		out := planner.Pool{Name: p.cfg.Name, Product: p.cfg.Product, GPUsPerNode: p.cfg.GPUsPerNode, Launchable: &launchable}
 		for _, n := range p.nodes {
-			out.Nodes = append(out.Nodes, planner.Node{Name: n.name, GPUs: n.gpus, FreeGPUs: n.free(), Usable: n.ready <= c.now})
+			out.Nodes = append(out.Nodes, planner.Node{Name: n.name, GPUs: n.gpus, FreeGPUs: n.free(),
+				Usable: n.ready <= c.now && !n.cordoned, Launching: n.ready > c.now})
 		}
 		inv.Pools = append(inv.Pools, out)
 	}

@@ -41,7 +41,7 @@ func (c *Cluster) pastStart(m *model, path coldstart.Path, since int64, number u
 		}
 		// Numbers from the top down: those of the world's own replicas count up from 1.
 		r := &replica{id: fmt.Sprintf("%s-past-%03d", m.cfg.Name, number), model: m, node: n, since: since, number: ^number}
-		r.plan(c.seed, since)
+		r.plan(c.seed, since, 1)
 		outcome := coldstart.Served
 		if r.fails {
 			outcome = coldstart.Failed

@@ -30,7 +30,7 @@ type replica struct {
 	phases   []phase // of its start, known once it has a node
 	until    int64   // instant at which the start ends, well or not
 	fails    bool
-	server   server
+	server   batch
 	deadline int64 // of a leaving one: instant at which it is killed
 	number   uint64
 }
@@ -53,7 +53,7 @@ func (r *replica) nextEvent() int64 {
 func (c *Cluster) newReplica(m *model) *replica {
 	m.created++
 	r := &replica{id: fmt.Sprintf("%s-%06d", m.cfg.Name, m.created), model: m, number: m.created, since: c.now,
-		server: server{physics: m.cfg.Physics, at: c.now}}
+		server: m.newBatch(c.now)}
 	r.actor = c.timeline.add(func() { c.replicaEvent(r) })
 	m.replicas = append(m.replicas, r)
 	return r
@@ -122,7 +122,7 @@ func (c *Cluster) seat(r *replica) {
 	r.node, r.state = n, starting
 	n.used += r.model.cfg.Shape.GPUs
 	c.watchIdle(n)
-	r.plan(c.seed, c.now)
+	r.plan(c.seed, c.now, c.slowdown())
 	c.timeline.set(r.actor, r.until)
 }
 
@@ -137,9 +137,17 @@ func (c *Cluster) seatPending() {
 	}
 }
 
+// slowdown is the factor on what starts fetch from afar.
+func (c *Cluster) slowdown() float64 {
+	if c.now < c.troubles.slowUntil {
+		return c.troubles.registry
+	}
+	return 1
+}
+
 // plan draws the phases of a start at the instant the replica gets its node. What it waited for a node until then is
 // part of scheduling, as a pod's is.
-func (r *replica) plan(seed uint64, now int64) {
+func (r *replica) plan(seed uint64, now int64, slowdown float64) {
 	m, n, s := r.model, r.node, r.model.cfg.Startup
 	random := newStream(seed, purposeStart, nameSeed(m.cfg.Name), r.number)
 	cached := n.cached[m.cfg.Name]
@@ -159,8 +167,8 @@ func (r *replica) plan(seed uint64, now int64) {
 		add(coldstart.WeightLoad, s.CachedWeights)
 		add(coldstart.EngineInit, s.CachedInit)
 	} else {
-		add(coldstart.ImagePull, s.ImagePull)
-		add(coldstart.WeightLoad, s.Weights)
+		add(coldstart.ImagePull, s.ImagePull.times(slowdown))
+		add(coldstart.WeightLoad, s.Weights.times(slowdown))
 		add(coldstart.EngineInit, s.EngineInit)
 	}
 	add(coldstart.FirstToken, s.FirstToken)
@@ -195,7 +203,7 @@ func (c *Cluster) endStart(r *replica) {
 	}
 	c.accountUpTo(c.now)
 	r.state = ready
-	r.server.at = c.now
+	r.server.begin(c.now)
 	r.node.cached[m.cfg.Name] = true
 	m.tally.startsServed++
 	m.noteStart(r, c.now, coldstart.Served)
@@ -218,6 +226,7 @@ func (r *replica) sample(now int64, outcome coldstart.Outcome) coldstart.Sample 
 		Started: time.Unix(0, r.since).UTC(), Total: time.Duration(now - r.since), Outcome: outcome,
 	}
 	if outcome == coldstart.Served {
+		s.Node = r.node.name
 		s.Phases = map[coldstart.Phase]time.Duration{}
 		for _, p := range r.phases {
 			s.Phases[p.name] += p.time
@@ -236,7 +245,7 @@ func (c *Cluster) release(r *replica) {
 	}
 	c.accountUpTo(c.now)
 	r.state, r.deadline = leaving, c.now+int64(r.model.cfg.DrainMax)
-	r.server.advance(c.now)
+	c.collect(r)
 	if r.server.load() == 0 {
 		c.leave(r)
 		return
@@ -257,7 +266,9 @@ func (c *Cluster) lose(r *replica) {
 func (c *Cluster) leave(r *replica) {
 	m := r.model
 	c.accountUpTo(c.now)
-	m.tally.lost += int64(r.server.load())
+	lost := r.server.load()
+	m.tally.lose(c.now, lost)
+	m.enter(c.now, -lost)
 	m.replicas = slices.DeleteFunc(m.replicas, func(o *replica) bool { return o == r })
 	c.timeline.set(r.actor, never)
 	if r.node == nil {

@@ -42,8 +42,9 @@ func (g *Generator) minuteAt(index int64) minute {
 	g.rand.seek(g.seed, purposeCount, uint64(index))
 	m.count = g.drawCount(mean)
 	if m.count > individually {
-		m.prompt = g.drawSum(g.prompt, m.count)
-		m.completion = g.drawSum(g.completion, m.count)
+		prompt, completion := g.lengthFactors(time.Unix(index*60+30, 0))
+		m.prompt = g.drawSum(g.prompt, m.count, prompt)
+		m.completion = g.drawSum(g.completion, m.count, completion)
 		return m
 	}
 	g.eachLength(m.index, m.count, func(prompt, completion float64) {
@@ -73,8 +74,9 @@ func (g *Generator) drawCount(mean float64) int {
 	return int(distuv.Poisson{Lambda: mean, Src: g.rand.src}.Rand())
 }
 
-func (g *Generator) drawSum(s *sampler, n int) int64 {
-	mean, variance := float64(n)*s.mean, float64(n)*s.sd*s.sd
+// drawSum draws the sum of n lengths that are scaled by a factor.
+func (g *Generator) drawSum(s *sampler, n int, factor float64) int64 {
+	mean, variance := float64(n)*s.mean*factor, float64(n)*s.sd*s.sd*factor*factor
 	if variance <= 0 {
 		return max(int64(n), int64(math.Round(mean)))
 	}
@@ -83,10 +85,11 @@ func (g *Generator) drawSum(s *sampler, n int) int64 {
 }
 
 func (g *Generator) eachLength(index int64, count int, each func(prompt, completion float64)) {
+	prompt, completion := g.lengthFactors(time.Unix(index*60+30, 0))
 	g.rand.seek(g.seed, purposeLengths, uint64(index))
 	for range count {
-		p := g.prompt.draw(g.rand.Rand)
-		each(p, g.completion.draw(g.rand.Rand))
+		p := max(1, g.prompt.draw(g.rand.Rand)*prompt)
+		each(p, max(1, g.completion.draw(g.rand.Rand)*completion))
 	}
 }
 

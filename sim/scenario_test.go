@@ -145,7 +145,7 @@ func (s *scenario) answer(t *testing.T, d *datadriven.TestData, policy string, m
 		}
 		n := 0.0
 		for at := now; !at.After(now.Add(ahead)); at = at.Add(30 * time.Second) {
-			load := m.gen.Rate(at)
+			load := m.gen.(*Generator).Rate(at)
 			n = max(n, float64(load.Prompt/m.cfg.Profile.Prompt)+float64(load.Completion/m.cfg.Profile.Completion))
 		}
 		return int(math.Ceil(n))

@@ -42,8 +42,9 @@ func (ph Physics) Validate() error {
 
 // job is a request inside a replica or in front of it. Instants are Unix nanoseconds.
 type job struct {
-	arrived, firstToken int64
-	prompt, completion  int32
+	arrived, firstToken, done  int64
+	prompt, shared, completion int32
+	client                     string
 }
 
 // server is the batch of one replica. Progress is in tokens: one clock counts the tokens that any sequence decoding
@@ -56,6 +57,7 @@ type server struct {
 	prefill  queue   // head is being prefilled
 	headLeft float64 // prompt tokens that the head still needs
 	seq      uint64
+	busy     int64 // nanoseconds with requests inside
 }
 
 // never is an instant that does not come.
@@ -68,6 +70,13 @@ const tokenDust = 1e-5
 
 // load is the number of requests in the replica.
 func (s *server) load() int { return len(s.decoding) + s.prefill.len() }
+
+// queued is the number of requests whose prefill has not begun.
+func (s *server) queued() int { return max(0, s.prefill.len()-1) }
+
+func (s *server) begin(now int64) { s.at = now }
+
+func (s *server) usage() usage { return usage{busy: time.Duration(s.busy), kv: math.NaN()} }
 
 func (s *server) full() bool { return s.load() >= s.physics.Concurrent }
 
@@ -98,6 +107,7 @@ func (s *server) add(j job) {
 func (s *server) advance(now int64) {
 	dt := float64(now-s.at) / 1e9
 	if dt > 0 && s.load() > 0 {
+		s.busy += now - s.at
 		if s.prefill.len() > 0 {
 			s.headLeft -= dt * s.prefillRate()
 		}
@@ -128,12 +138,15 @@ func (s *server) next() int64 {
 // their turn comes, since their clients have gone; dropped counts them.
 func (s *server) settle(done []job, arrivedMin int64) (_ []job, dropped int) {
 	for len(s.decoding) > 0 && s.decoding[0].done <= s.clock+tokenDust {
-		done = append(done, s.decoding.pop().job)
+		j := s.decoding.pop().job
+		j.done = s.at
+		done = append(done, j)
 	}
 	if s.prefill.len() > 0 && s.headLeft <= tokenDust {
 		j := s.prefill.pop()
 		j.firstToken = s.at
 		if j.completion <= 1 {
+			j.done = s.at
 			done = append(done, j)
 		} else {
 			s.seq++

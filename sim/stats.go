@@ -48,28 +48,70 @@ type ClusterGPUHours struct {
 // tally counts what happened to a model's requests and starts.
 type tally struct {
 	slo                                                  SLO
+	start                                                int64 // instant of the first minute
 	arrived, completed, rejected, timedOut, lost         int64
 	promptTokens, completionTokens, attained             int64
 	ordered, startsServed, startsFailed, startsCalledOff int64
 	ttft, itl                                            histogram
 	gpu                                                  GPUHours
+	// minutes count the requests that arrived in each minute and have ended. A lost one counts in the minute of its loss.
+	minutes []minuteOutcome
+	// entered and left are the sums of the instants, since the start, at which requests came in and went.
+	entered, left float64
 }
 
-func (t *tally) served(j job, now int64) {
+// minuteOutcome is how many requests of a minute ended, and how many within the SLO.
+type minuteOutcome struct{ ended, attained int64 }
+
+// admit notes a request that is let in, leave n that go.
+func (t *tally) admit(now int64)        { t.entered += float64(now - t.start) }
+func (t *tally) leave(now int64, n int) { t.left += float64(now-t.start) * float64(n) }
+
+// end counts a request that arrived at an instant as ended.
+func (t *tally) end(arrived int64, attained bool) {
+	i := max(0, int((arrived-t.start)/int64(time.Minute)))
+	for len(t.minutes) <= i {
+		t.minutes = append(t.minutes, minuteOutcome{})
+	}
+	t.minutes[i].ended++
+	if attained {
+		t.attained++
+		t.minutes[i].attained++
+	}
+}
+
+func (t *tally) reject(j job) {
+	t.rejected++
+	t.end(j.arrived, false)
+}
+
+func (t *tally) timeOut(arrived int64) {
+	t.timedOut++
+	t.end(arrived, false)
+}
+
+func (t *tally) lose(now int64, n int) {
+	t.lost += int64(n)
+	t.leave(now, n)
+	for range n {
+		t.end(now, false)
+	}
+}
+
+func (t *tally) served(j job) {
 	t.completed++
+	t.leave(j.done, 1)
 	t.promptTokens += int64(j.prompt)
 	t.completionTokens += int64(j.completion)
 	ttft := time.Duration(j.firstToken - j.arrived)
 	t.ttft.add(ttft)
 	ok := ttft <= t.slo.TTFT
 	if j.completion > 1 {
-		itl := time.Duration((now - j.firstToken) / int64(j.completion-1))
+		itl := time.Duration((j.done - j.firstToken) / int64(j.completion-1))
 		t.itl.add(itl)
 		ok = ok && itl <= t.slo.ITL
 	}
-	if ok {
-		t.attained++
-	}
+	t.end(j.arrived, ok)
 }
 
 // share is the SLO attainment, nil when no request has ended.
@@ -122,6 +164,13 @@ func (h *histogram) add(d time.Duration) {
 	h.count++
 }
 
+func (h *histogram) merge(o *histogram) {
+	for i, n := range o.buckets {
+		h.buckets[i] += n
+	}
+	h.count += o.count
+}
+
 // quantile is the middle of the bucket that holds the p-quantile.
 func (h *histogram) quantile(p float64) time.Duration {
 	rank := int64(math.Ceil(p * float64(h.count)))
@@ -146,6 +195,8 @@ func (h *histogram) quantiles() Quantiles {
 type account struct {
 	upTo         int64
 	others, free float64 // GPU-hours
+	cost         float64 // dollars of the GPUs that models held
+	unpriced     bool    // one of them had no price
 }
 
 func (c *Cluster) accountUpTo(now int64) {
@@ -165,9 +216,24 @@ func (c *Cluster) accountUpTo(now int64) {
 	c.account.others += float64(held) * hours
 	for _, m := range c.models {
 		held += m.accountFor(hours, c.account.upTo)
+		c.charge(m, hours)
 	}
 	c.account.free += float64(allocatable-held) * hours
 	c.account.upTo = now
+}
+
+// charge adds what the GPUs of a model's replicas cost over a stretch of time. Nodes under way are not paid for yet.
+func (c *Cluster) charge(m *model, hours float64) {
+	for _, r := range m.replicas {
+		if r.node == nil || r.node.ready > c.account.upTo {
+			continue
+		}
+		price, ok := c.prices[r.node.pool.cfg.Product]
+		if !ok {
+			c.account.unpriced = true
+		}
+		c.account.cost += hours * float64(m.cfg.Shape.GPUs) * price
+	}
 }
 
 // accountFor adds a stretch of time to the model's GPU-hours and returns the GPUs it holds on ready nodes.

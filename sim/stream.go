@@ -20,6 +20,9 @@ const (
 	purposeNode
 	purposeModel
 	purposePastNode
+	purposeProfile
+	purposeRouter
+	purposeTrace
 )
 
 // mix folds numbers into one seed with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), so that
@@ -59,6 +62,11 @@ func (s *stream) seek(seed uint64, parts ...uint64) {
 type Lognormal struct {
 	Median time.Duration `yaml:"median"`
 	Sigma  float64       `yaml:"sigma"`
+}
+
+// times is the distribution of a multiple.
+func (l Lognormal) times(factor float64) Lognormal {
+	return Lognormal{Median: time.Duration(float64(l.Median) * factor), Sigma: l.Sigma}
 }
 
 // draw returns one duration, 0 for the zero value.

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"forewarm/planner"
@@ -30,6 +31,12 @@ type Workload struct {
 	Bursts []Burst `yaml:"bursts"`
 	// Level is the slow noise of the everyday load.
 	Level Level `yaml:"level"`
+	// Table is recorded demand in place of Day and Weekend; bursts and level apply on top of it.
+	Table *RateTable `yaml:"table"`
+	// Trace is recorded requests, in place of everything else but the timezone.
+	Trace *TraceSpec `yaml:"trace"`
+	// Holidays are dates, such as 2026-05-01, that are like a Sunday: the weekend's factor, no bursts.
+	Holidays []string `yaml:"holidays"`
 	// Clients are the heavy ones; all others are together.
 	Clients []Client `yaml:"clients"`
 	// ArrivalCV is the coefficient of variation of the Gamma-distributed inter-arrival times within a minute: 1 is a
@@ -82,6 +89,9 @@ const (
 // Validate reports every field out of range, all at once, each with its key, the value and what is allowed.
 func (w Workload) Validate() error {
 	var p problems
+	if w.Trace != nil {
+		return w.validateTrace()
+	}
 	p.within("requests_per_s", float64(w.Requests), 0, requestRateMax)
 	if w.Timezone == "Local" { // known to LoadLocation, but it would make the demand depend on the machine
 		p.add("timezone is %q: an IANA time zone name is allowed", w.Timezone)
@@ -92,6 +102,17 @@ func (w Workload) Validate() error {
 	for i, b := range w.Bursts {
 		p.nest(fmt.Sprintf("bursts[%d]", i), b.validate())
 	}
+	if w.Table != nil {
+		p.nest("table", w.Table.validate())
+		if len(w.Day) > 0 || w.Weekend != nil || len(w.Holidays) > 0 {
+			p.add("table is there beside day, weekend or holidays: a table has its own days")
+		}
+	}
+	for i, day := range w.Holidays {
+		if _, err := time.Parse(time.DateOnly, day); err != nil {
+			p.add("holidays[%d] is %q: a date such as 2026-05-01 is allowed", i, day)
+		}
+	}
 	if len(w.Bursts) > burstsMax {
 		p.add("bursts has %d entries: at most %d are allowed", len(w.Bursts), burstsMax)
 	}
@@ -101,6 +122,19 @@ func (w Workload) Validate() error {
 	p.within("arrival_cv", w.ArrivalCV, 0.1, 50)
 	p.nest("prompt", w.Prompt.Validate())
 	p.nest("completion", w.Completion.Validate())
+	return p.err()
+}
+
+func (w Workload) validateTrace() error {
+	var p problems
+	p.nest("trace", w.Trace.validate())
+	if _, err := time.LoadLocation(w.Timezone); err != nil || w.Timezone == "Local" {
+		p.add("timezone is %q: an IANA time zone name is allowed", w.Timezone)
+	}
+	alone := Workload{Timezone: w.Timezone, Trace: w.Trace}
+	if !reflect.DeepEqual(w, alone) {
+		p.add("trace is there beside other demand: only timezone is allowed")
+	}
 	return p.err()
 }
 

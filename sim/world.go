@@ -2,6 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"forewarm/planner"
@@ -24,7 +27,11 @@ type Model struct {
 	Shape planner.Shape `yaml:"shape"`
 	// Physics is how a replica really behaves. Planners must not read it: they get Profile.
 	Physics Physics `yaml:"physics"`
-	// Profile is what a planner is told about a replica.
+	// Engine is how a replica really behaves where its iterations are run one by one (package engine), in place of Physics.
+	// Planners must not read it.
+	Engine *planner.Physics `yaml:"engine"`
+	// Profile is what a planner is told about a replica. With an Engine it may be left out: a Scenario tells the engine's
+	// own, wrong by its profile error.
 	Profile  planner.Profile `yaml:"profile"`
 	Workload Workload        `yaml:"workload"`
 	Startup  Startup         `yaml:"startup"`
@@ -34,11 +41,19 @@ type Model struct {
 	ReplicasMax int `yaml:"replicas_max"`
 	// QueueMax is how many requests may wait in front of the replicas; more are rejected.
 	QueueMax int `yaml:"queue_max"`
+	// Router is how requests are spread over the replicas, see routers; empty is least-outstanding.
+	Router string `yaml:"router"`
+	// Outstanding is how many requests the router lets into a replica with an Engine; more wait in front. 0 is no limit, as
+	// a Service has none: then a request stays with the replica it was given to.
+	Outstanding int `yaml:"outstanding_max"`
 	// Patience is how long a client waits for its first token before it gives up.
 	Patience time.Duration `yaml:"patience"`
 	// DrainMax is how long a replica that leaves may finish its requests; what is left then is lost.
 	DrainMax time.Duration `yaml:"drain_max"`
 	SLO      SLO           `yaml:"slo"`
+
+	// orderRest lets initial replicas without room be ordered like any others.
+	orderRest bool
 }
 
 // SLO is what a request must meet to count as attained.
@@ -132,12 +147,7 @@ func (m Model) validate() error {
 	if m.Shape.Pods > 1 {
 		p.add("shape.pods is %d: a simulated replica is one pod, 1 is allowed", m.Shape.Pods)
 	}
-	p.nest("physics", m.Physics.Validate())
-	if err := m.Profile.Validate(); err != nil {
-		p.errs = append(p.errs, err)
-	} else if !m.Profile.Stated() {
-		p.add("profile has physics or a table: the two stated rates are allowed, which a simulated minute's need is counted by")
-	}
+	m.validateReplica(&p)
 	p.nest("workload", m.Workload.Validate())
 	p.nest("startup", m.Startup.validate())
 	// KEDA's way from and to zero (IsActive) is not emulated.
@@ -150,6 +160,34 @@ func (m Model) validate() error {
 	p.duration("slo.ttft", m.SLO.TTFT, time.Millisecond, time.Hour)
 	p.duration("slo.itl", m.SLO.ITL, time.Millisecond, time.Minute)
 	return p.err()
+}
+
+// validateReplica checks how a replica behaves and what is told of it.
+func (m Model) validateReplica(p *problems) {
+	p.count("outstanding_max", m.Outstanding, 0, 1_000_000)
+	if !slices.Contains(routers, m.Router) {
+		p.add("router is %q: %s are allowed", m.Router, strings.Join(routers[1:], ", "))
+	}
+	if m.Engine != nil {
+		if m.Physics != (Physics{}) {
+			p.add("physics and engine are both there: one of them is allowed")
+		}
+		if err := m.Engine.Validate(); err != nil {
+			p.nest("engine", err)
+		} else if err := engineConfig(*m.Engine).Validate(); err != nil {
+			p.nest("engine", err)
+		}
+		if !reflect.DeepEqual(m.Profile, planner.Profile{}) {
+			p.nest("profile", m.Profile.Validate())
+		}
+		return
+	}
+	p.nest("physics", m.Physics.Validate())
+	if err := m.Profile.Validate(); err != nil {
+		p.errs = append(p.errs, err)
+	} else if !m.Profile.Stated() {
+		p.add("profile has physics or a table: the two stated rates are allowed, which a simulated minute's need is counted by")
+	}
 }
 
 func (s Startup) validate() error {

@@ -119,6 +119,32 @@ func TestAskExplains(t *testing.T) {
 	}
 }
 
+// How often the service level has held stands below the forecast it was read from, and what came of it.
+func TestAskShowsCoverage(t *testing.T) {
+	d, prompt, completion := askedPlan(counted(5)), 0.962, 0.913
+	peak := d.Models[0].Peak
+	peak.Coverage = &planner.PeakCoverage{Stated: 0.95, Prompt: &prompt, Completion: &completion, Forecasts: 1440, Noise: 0.02}
+	line := func() string {
+		grpcAddress, httpAddress := daemon(t, d)
+		_, out, _ := ask(t, grpcAddress, "--model", "chat-70b", "--http", httpAddress)
+		for line := range strings.Lines(out) {
+			if text, ok := strings.CutPrefix(line, "  coverage    "); ok {
+				return text
+			}
+		}
+		t.Fatalf("no coverage in\n%s", out)
+		return ""
+	}
+	const held = "p95 of the peak held for 96.2% (prompt) and 91.3% (completion) of 1440 forecasts"
+	if got := line(); got != held+"\n" {
+		t.Errorf("got %s", got)
+	}
+	peak.Quantile = 0.9731
+	if got := line(); got != held+": too rarely, so p97.31 is planned for\n" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestAskSaysWhenKEDAIsToldAnotherNumber(t *testing.T) {
 	d := askedPlan(counted(1))
 	d.Models[0].Authority = planner.Observe

@@ -93,12 +93,23 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 		line("lead time", "unknown")
 	}
 	if p := v.Model.Peak; p != nil {
-		line("forecast", "p%.4g peak %s, %s to %s", 100*p.Quantile, p.Load, p.From.Format(time.TimeOnly), p.To.Format(time.TimeOnly))
+		line("forecast", "p%.4g peak %s, %s to %s", 100*p.Quantile, p.Load, p.From.Format(time.TimeOnly),
+			p.To.Format(time.TimeOnly))
+		if p.Coverage != nil {
+			line("coverage", "%s", coverageLine(p))
+		}
 	} else {
 		line("forecast", "none")
 	}
 	if v.Model.Held != "" {
 		line("held", "%s", v.Model.Held)
+	}
+	if a := v.Model.Admission; a != nil {
+		queue := ""
+		if a.QueueDepth != nil {
+			queue = fmt.Sprintf("; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
+		}
+		line("short", "%s (%s): %s%s", a.Cause, a.Owner, a.Why, queue)
 	}
 	for _, g := range v.Gaps {
 		line("missing", "%s since %s%s", g.Fact, g.Since.Format(time.TimeOnly), prefixed(": ", g.Detail))
@@ -108,8 +119,18 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 		if s.Replicas > 0 {
 			count = " of " + plural(float64(s.Replicas), "replica")
 		}
-		line("shortfall", "%s%s: %s", s.Cause, count, s.Why)
+		line("shortfall", "%s%s%s: %s", s.Cause, count, ownedBy(s.Owner), s.Why)
 	}
+}
+
+// coverageLine says how often the service level has held, and what came of it.
+func coverageLine(p *planner.Peak) string {
+	c := p.Coverage
+	text := fmt.Sprintf("p%.4g of the peak held for %s of %d forecasts", 100*c.Stated, c.Shares(), c.Forecasts)
+	if p.Quantile > c.Stated {
+		return text + fmt.Sprintf(": too rarely, so p%.4g is planned for", 100*p.Quantile)
+	}
+	return text
 }
 
 // stepWidth is where the reasons are wrapped, and stepIndent where they begin.
@@ -158,6 +179,14 @@ func prefixed(prefix, s string) string {
 		return ""
 	}
 	return prefix + s
+}
+
+// ownedBy is who can remedy something, as it is printed behind it.
+func ownedBy(o planner.Owner) string {
+	if o == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", o)
 }
 
 func orUnknown(s string) string {

@@ -51,8 +51,8 @@ Ctrl-C ends it with the scores of the origins done until then, and exit code 1.`
 	cmd.Flags().Var(&f.test, "test", "span at the end of the series that is forecast")
 	cmd.Flags().Var(&f.stride, "stride", "distance between origins (default: the horizon, so that windows do not overlap)")
 	cmd.Flags().StringVar(&f.origins, "origins", "", "file with one origin time per line, instead of --stride")
-	cmd.Flags().StringSliceVar(&f.models, "models", []string{allModels}, "models to compare: of "+strings.Join(forecast.Names(), ", ")+
-		", or all")
+	cmd.Flags().StringSliceVar(&f.models, "models", []string{allModels},
+		"models to compare: of "+strings.Join(forecast.Names(), ", ")+", or all")
 	cmd.Flags().StringVar(&f.predictions, "predictions", "", "CSV file to write every prediction to")
 	cmd.Flags().StringVar(&f.format, "format", "table", "table or json")
 	cmd.MarkFlagsMutuallyExclusive("stride", "origins")
@@ -60,19 +60,13 @@ Ctrl-C ends it with the scores of the origins done until then, and exit code 1.`
 }
 
 func (f *backtestFlags) run(cmd *cobra.Command) (err error) {
-	if err := checkFormat(f.format, "table", "json"); err != nil {
-		return err
+	names, badNames := modelNames("--models", f.models)
+	in, badInput := f.load(cmd.Flags().Changed("horizon"))
+	var cfg forecast.BacktestConfig
+	if badInput == nil { // the rest is measured in its steps
+		cfg, badInput = f.config(in)
 	}
-	in, err := f.load(cmd.Flags().Changed("horizon"))
-	if err != nil {
-		return err
-	}
-	cfg, err := f.config(in)
-	if err != nil {
-		return err
-	}
-	names, err := modelNames("--models", f.models)
-	if err != nil {
+	if err := errors.Join(checkFormat(f.format, "table", "json"), badNames, badInput); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(cmd)
@@ -151,25 +145,24 @@ func (r backtestResult) costs() []modelCost {
 
 // config turns the flags into steps.
 func (f *backtestFlags) config(in seriesInput) (forecast.BacktestConfig, error) {
+	var errs []error
 	step := in.series.Step
 	cfg := forecast.BacktestConfig{
 		Horizon: in.horizon, Test: time.Duration(f.test), Quantiles: f.quantiles, Paths: f.paths, Seed: f.seed,
 	}
 	if stride := time.Duration(f.stride); stride > 0 {
 		if stride%step != 0 {
-			return cfg, fmt.Errorf("--stride is %s, must be a multiple of the step of %s, which is %s",
-				formatSpan(stride), f.file, formatSpan(step))
+			errs = append(errs, fmt.Errorf("--stride is %s, must be a multiple of the step of %s, which is %s",
+				formatSpan(stride), f.file, formatSpan(step)))
 		}
 		cfg.Stride = int(stride / step)
 	}
 	if f.origins != "" {
-		origins, err := readOrigins(f.origins, in)
-		if err != nil {
-			return cfg, err
-		}
-		cfg.Origins = origins
+		var err error
+		cfg.Origins, err = readOrigins(f.origins, in)
+		errs = append(errs, err)
 	}
-	return cfg, nil
+	return cfg, errors.Join(errs...)
 }
 
 // readOrigins reads one time per line, written as in the series file. Empty lines and lines that start with # are
@@ -205,7 +198,8 @@ func readOrigins(path string, in seriesInput) ([]time.Time, error) {
 }
 
 // newModels makes the models that are compared, each with the calendar and a clock around it.
-func (f *backtestFlags) newModels(ctx context.Context, in seriesInput, names []string, bar *progressbar.ProgressBar) ([]*timedModel, error) {
+func (f *backtestFlags) newModels(ctx context.Context, in seriesInput, names []string,
+	bar *progressbar.ProgressBar) ([]*timedModel, error) {
 	fitting := func(name string) { bar.Describe("fitting " + name) }
 	models := make([]*timedModel, len(names))
 	for i, name := range names {

@@ -179,7 +179,8 @@ func TestBacktestInterruptedKeepsItsRows(t *testing.T) {
 	}
 }
 
-// TestPredictionsSpareOtherFiles: a run that cannot start leaves an older file as it is, and none writes over its input.
+// TestPredictionsSpareOtherFiles: a run that cannot start leaves an older file as it is, and none writes over its
+// input.
 func TestPredictionsSpareOtherFiles(t *testing.T) {
 	series := filepath.Join(t.TempDir(), "series.csv")
 	if err := os.WriteFile(series, []byte("t_s,v\n0,1\n60,2\n120,3\n"), 0o600); err != nil {

@@ -43,8 +43,8 @@ func (s *startFiles) readJournal(ctx context.Context, dir string, usdPerReplicaH
 		s.recorded = append(s.recorded, inSequence(x))
 		byModel[x.Key.Model] = append(byModel[x.Key.Model], x)
 	}
-	states, policy, err := weekOfStates(ctx, j)
-	if err != nil || len(states) == 0 {
+	occasions, policy, err := weekOfOccasions(ctx, j)
+	if err != nil || len(occasions) == 0 {
 		return err
 	}
 	models, err := j.Models(ctx)
@@ -52,13 +52,13 @@ func (s *startFiles) readJournal(ctx context.Context, dir string, usdPerReplicaH
 		return err
 	}
 	for _, m := range models {
-		s.whatNext = append(s.whatNext, savingsOf(m, byModel[m], states, policy, usdPerReplicaHour))
+		s.whatNext = append(s.whatNext, savingsOf(m, byModel[m], occasions[m], policy, usdPerReplicaHour))
 	}
 	return nil
 }
 
-// weekOfStates reads recorded States of the last week, evenly spread, and the newest policy.
-func weekOfStates(ctx context.Context, j *journal.Reader) ([]planner.State, planner.Policy, error) {
+// weekOfOccasions reads recorded States of the last week, evenly spread, by model, and the newest policy.
+func weekOfOccasions(ctx context.Context, j *journal.Reader) (map[string][]planner.Occasion, planner.Policy, error) {
 	last, ok, err := j.Last(ctx)
 	if err != nil || !ok {
 		return nil, planner.Policy{}, err
@@ -67,37 +67,35 @@ func weekOfStates(ctx context.Context, j *journal.Reader) ([]planner.State, plan
 	if err != nil {
 		return nil, planner.Policy{}, err
 	}
-	var out []planner.State
+	out := map[string][]planner.Occasion{}
 	var policy planner.Policy
 	for i := range min(len(infos), whatNextStates) {
 		at := infos[(i+1)*len(infos)/min(len(infos), whatNextStates)-1].At
-		state, p, _, err := j.StateAt(ctx, at)
+		state, p, decision, err := j.StateAt(ctx, at)
 		if err != nil {
 			return nil, planner.Policy{}, err
 		}
-		out, policy = append(out, state), p
+		policy = p
+		for i := range state.Models {
+			m := &state.Models[i]
+			o := planner.Occasion{State: m, At: state.Now, Interval: state.Interval}
+			if d := decision.Model(m.Name); d != nil && d.Lead != nil {
+				o.Order = d.Lead.Path
+			}
+			out[m.Name] = append(out[m.Name], o)
+		}
 	}
 	return out, policy, nil
 }
 
 // savingsOf ranks what could be removed from the starts of a model on every path.
-func savingsOf(model string, samples []coldstart.Sample, states []planner.State, policy planner.Policy, usd *float64) modelSavings {
+func savingsOf(model string, samples []coldstart.Sample, occasions []planner.Occasion, policy planner.Policy, usd *float64) modelSavings {
 	var removals []planner.Removal
 	for _, path := range coldstart.Paths() {
 		of := slices.DeleteFunc(slices.Clone(samples), func(s coldstart.Sample) bool { return s.Key.Path != path })
 		removals = append(removals, planner.Removals(path, of)...)
 	}
-	var of []planner.ModelState
-	var at []time.Time
-	interval := time.Duration(0)
-	for i := range states {
-		for _, m := range states[i].Models {
-			if m.Name == model {
-				of, at, interval = append(of, m), append(at, states[i].Now), states[i].Interval
-			}
-		}
-	}
-	savings, used := planner.WhatNext(of, at, interval, policy.For(model), removals, usd)
+	savings, used := planner.WhatNext(occasions, policy.For(model), removals, usd)
 	return modelSavings{model, used, savings}
 }
 

@@ -184,7 +184,7 @@ func TestColdstartEmpty(t *testing.T) {
 // Where no recorded state tells what a shorter phase would save, the report says so: that is not the same as nothing.
 func TestSavingsThatCannotBeTold(t *testing.T) {
 	price := 2.0
-	savings, used := planner.WhatNext(nil, nil, time.Second, planner.DefaultModelPolicy(),
+	savings, used := planner.WhatNext(nil, planner.DefaultModelPolicy(),
 		[]planner.Removal{{Path: coldstart.WarmNode, Phase: coldstart.ImagePull, From: time.Minute}}, &price)
 	r := &startReport{whatNext: []modelSavings{{"chat", used, savings}}}
 	var b strings.Builder

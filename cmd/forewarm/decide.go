@@ -177,13 +177,37 @@ func printDecision(w io.Writer, d *planner.Decision) {
 		if s.Replicas > 0 {
 			fmt.Fprintf(w, ", %d replicas", s.Replicas)
 		}
-		fmt.Fprintf(w, ": %s\n", s.Why)
+		fmt.Fprintf(w, "%s: %s\n", ownedBy(s.Owner), s.Why)
 	}
-	for _, p := range d.Pools {
-		fmt.Fprintf(w, "\npool %s: %d nodes (%s)\n", p.Pool, p.Nodes, p.Why)
+	for _, s := range d.Slots {
+		fmt.Fprintf(w, "\nslots in pool %s for %s: %s\n", s.Pool, strings.Join(s.Models, ", "), s)
 	}
+	printTargets(w, d)
 	for _, g := range d.Gaps {
 		fmt.Fprintf(w, "\nmissing %s %s: %s\n", strings.TrimSpace(g.Model), g.Fact, g.Detail)
+	}
+}
+
+// printTargets prints what the models share: nodes, the room kept in them, quotas, and in which order all of it changes.
+func printTargets(w io.Writer, d *planner.Decision) {
+	for _, p := range d.Pools {
+		fmt.Fprintf(w, "\npool %s: %d nodes (%s; by %s)\n", p.Pool, p.Nodes, p.Why, p.By)
+	}
+	for _, b := range d.Buffers {
+		fmt.Fprintf(w, "\nbuffer in pool %s: room for %d of %s (%s)\n", b.Pool, b.Replicas, b.Model, b.Why)
+	}
+	for _, q := range d.Quotas {
+		fmt.Fprintf(w, "\nquota %s, flavor %s: %d GPUs, now %d (%s)\n", q.Queue, q.Flavor, q.Nominal, q.Now, q.Why)
+	}
+	for _, s := range d.Memory.Stock {
+		fmt.Fprintf(w, "\nno stock for pool %s %s %s: %d failed, the last at %s\n", s.Pool, s.Type, s.Zone, s.Failures,
+			s.Last.Format(time.RFC3339))
+	}
+	for i, c := range d.Order {
+		if i == 0 {
+			fmt.Fprintln(w, "\nto be changed, in this order:")
+		}
+		fmt.Fprintf(w, "  %d. %s %s: %d -> %d\n", i+1, c.Kind, c.Name, c.From, c.To)
 	}
 }
 
@@ -192,6 +216,13 @@ func printModel(w io.Writer, m *planner.ModelDecision) {
 		fmt.Fprintf(w, "\n%s: no trustworthy number\n", m.Name)
 	} else {
 		fmt.Fprintf(w, "\n%s: %d replicas (%d serving + %d warm)\n", m.Name, *m.Replicas, m.Serving, m.Warm)
+	}
+	if a := m.Admission; a != nil {
+		fmt.Fprintf(w, "  short: %s (%s): %s", a.Cause, a.Owner, a.Why)
+		if a.QueueDepth != nil {
+			fmt.Fprintf(w, "; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
+		}
+		fmt.Fprintln(w)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range m.Steps {

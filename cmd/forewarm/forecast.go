@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"forewarm/forecast"
@@ -33,23 +35,26 @@ plan must be sized on. With --models all, or a list, every one of them has its r
 		Args:         noArguments,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "table", "json", "csv", "svg"); err != nil {
-				return err
-			}
 			flag := "--models"
 			if cmd.Flags().Changed("model") {
 				flag = "--model"
 			}
-			names, err := modelNames(flag, models)
-			if err != nil {
-				return err
-			}
+			names, badNames := modelNames(flag, models)
+			badFormat := checkFormat(format, "table", "json", "csv", "svg")
 			if format == "svg" && len(names) > 1 {
-				return fmt.Errorf("--format svg draws one model, --models names %d", len(names))
+				badFormat = fmt.Errorf("--format svg draws one model, --models names %d", len(names))
 			}
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			results, err := runForecasts(ctx, &flags, names, cmd.Flags().Changed("horizon"))
+			bar := newBar(cmd.ErrOrStderr(), len(names))
+			results, err := interruptibly(ctx, func() ([]*forecastResult, error) {
+				in, badInput := flags.load(cmd.Flags().Changed("horizon"))
+				if err := errors.Join(badFormat, badNames, badInput); err != nil {
+					return nil, err
+				}
+				return forecasts(&flags, in, names, bar)
+			})
+			_ = bar.Exit() // only leaves the line of the bar; there is nothing to do about a terminal that is gone
 			if err != nil {
 				return err
 			}
@@ -76,15 +81,15 @@ type forecastResult struct {
 	seed     uint64
 }
 
-// runForecasts makes the forecasts. A fit cannot be stopped half way, so that Ctrl-C leaves it behind.
-func runForecasts(ctx context.Context, flags *seriesFlags, names []string, horizonSet bool) ([]*forecastResult, error) {
+// interruptibly does work that cannot be stopped half way, reading and fitting, so that Ctrl-C leaves it behind.
+func interruptibly(ctx context.Context, work func() ([]*forecastResult, error)) ([]*forecastResult, error) {
 	type outcome struct {
 		results []*forecastResult
 		err     error
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		results, err := forecasts(flags, names, horizonSet)
+		results, err := work()
 		done <- outcome{results, err}
 	}()
 	select {
@@ -95,11 +100,9 @@ func runForecasts(ctx context.Context, flags *seriesFlags, names []string, horiz
 	}
 }
 
-func forecasts(flags *seriesFlags, names []string, horizonSet bool) ([]*forecastResult, error) {
-	in, err := flags.load(horizonSet)
-	if err != nil {
-		return nil, err
-	}
+// forecasts fits each model and samples what follows.
+func forecasts(flags *seriesFlags, in seriesInput, names []string,
+	bar *progressbar.ProgressBar) ([]*forecastResult, error) {
 	blocks := forecast.DrawBlocks(rand.New(rand.NewPCG(flags.seed, 0)), in.series.BlockClock(), flags.paths, in.horizon)
 	var out []*forecastResult
 	for _, name := range names {
@@ -107,13 +110,18 @@ func forecasts(flags *seriesFlags, names []string, horizonSet bool) ([]*forecast
 		if err != nil {
 			return nil, err
 		}
+		bar.Describe("fitting " + name)
 		m = in.withEvents(m)
 		if err := m.Fit(in.series); err != nil {
 			return nil, fmt.Errorf("%s: %w", flags.file, err)
 		}
 		out = append(out, &forecastResult{
-			in: in, file: flags.file, column: flags.column, model: m, ensemble: m.Sample(in.horizon, blocks), ps: flags.quantiles, seed: flags.seed,
+			in: in, file: flags.file, column: flags.column, model: m, ensemble: m.Sample(in.horizon, blocks),
+			ps: flags.quantiles, seed: flags.seed,
 		})
+		if err := bar.Add(1); err != nil {
+			return nil, fmt.Errorf("drawing the progress bar: %w", err)
+		}
 	}
 	return out, nil
 }
@@ -203,6 +211,22 @@ func (r *forecastResult) writeMixture(w io.Writer) {
 		may, why := m.Skill().MayShrink()
 		fmt.Fprintf(w, "may shrink a plan: %s (%s)\n", map[bool]string{true: "yes", false: "no"}[may], why)
 	}
+	if m, ok := bare(r.model).(interface{ Coverage() forecast.Coverage }); ok {
+		if c := m.Coverage(); c.Forecasts > 0 {
+			fmt.Fprintf(w, "the peak's quantiles have held: %s (%d forecasts of the past)\n", coveredText(c.Peak), c.Forecasts)
+		}
+	}
+}
+
+// coveredText lists what share of the values came at or below the quantiles that plans are made with.
+func coveredText(points []forecast.Covered) string {
+	var parts []string
+	for _, at := range points {
+		if at.P >= 0.5 {
+			parts = append(parts, fmt.Sprintf("p%g %.1f%%", 100*at.P, 100*at.Share))
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 func (r *forecastResult) names() []string {
@@ -291,6 +315,7 @@ type forecastAutoJSON struct {
 	Skill     forecast.Skill     `json:"skill"`
 	MayShrink bool               `json:"may_shrink"`
 	Reason    string             `json:"reason"`
+	Coverage  forecast.Coverage  `json:"coverage"`
 }
 
 // writeJSON writes one object for one model, and {"forecasts":[…]} for several.
@@ -319,10 +344,11 @@ func (r *forecastResult) json() forecastJSON {
 		out.Steps = append(out.Steps, forecastStepJSON{Step: k + 1, Time: r.time(k), Values: r.step(k)})
 	}
 	for _, e := range r.effects() {
-		out.Events = append(out.Events, forecastEvent{e.Name, r.in.formatTime(e.Start), r.in.formatTime(e.End), e.Multiplier, e.Why})
+		out.Events = append(out.Events,
+			forecastEvent{e.Name, r.in.formatTime(e.Start), r.in.formatTime(e.End), e.Multiplier, e.Why})
 	}
 	if a, ok := bare(r.model).(*forecast.Auto); ok {
-		auto := &forecastAutoJSON{Weights: a.Weights(), Skill: a.Skill()}
+		auto := &forecastAutoJSON{Weights: a.Weights(), Skill: a.Skill(), Coverage: a.Coverage()}
 		auto.MayShrink, auto.Reason = auto.Skill.MayShrink()
 		out.Auto = auto
 	}

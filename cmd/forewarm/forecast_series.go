@@ -42,7 +42,8 @@ func (f *seriesFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.missingWhere, "missing-where", "", "column=value: rows that were not collected, such as gap=1")
 	flags.StringVar(&f.events, "events", "", "YAML file of events and holidays that change demand")
 	flags.StringVar(&f.eventsFor, "events-for", "", "the model that the series is of: events about it count too")
-	flags.Var(&f.horizon, "horizon", "how far ahead, at least one step, rounded up to whole steps (default also: one step)")
+	flags.Var(&f.horizon, "horizon",
+		"how far ahead, at least one step, rounded up to whole steps (default also: one step)")
 	flags.Var(&f.quantiles, "quantiles", "ascending, inside (0,1)")
 	flags.Uint64Var(&f.seed, "seed", 1, "places the blocks of past errors that paths replay")
 	flags.IntVar(&f.paths, "paths", forecast.DefaultPaths, "sample paths per forecast")
@@ -63,43 +64,47 @@ func (in seriesInput) withEvents(m forecast.Forecaster) forecast.Forecaster {
 	return forecast.WithEvents(m, in.calendar, in.eventsFor)
 }
 
-// load reads the series and turns the horizon into steps. horizonSet says whether the user chose the horizon: a chosen
-// one that is shorter than a step is an error, the default one then is a step.
+// load reads the series and turns the horizon into steps. horizonSet says whether the user chose the horizon: a
+// chosen one that is shorter than a step is an error, the default one then is a step. What is wrong with the flags,
+// the series and the events is reported at once.
 func (f *seriesFlags) load(horizonSet bool) (seriesInput, error) {
-	if f.file == "" {
-		return seriesInput{}, errors.New("--series is missing, must name a CSV file")
-	}
+	var errs []error
 	if f.paths < 1 || f.paths > pathsMax {
-		return seriesInput{}, fmt.Errorf("--paths is %d, must be from 1 to %d", f.paths, pathsMax)
+		errs = append(errs, fmt.Errorf("--paths is %d, must be from 1 to %d", f.paths, pathsMax))
 	}
 	loc, err := time.LoadLocation(f.timezone)
 	if err != nil {
-		return seriesInput{}, fmt.Errorf("--timezone %q is not known, must be an IANA name such as Europe/Berlin", f.timezone)
+		errs = append(errs, fmt.Errorf("--timezone %q is not known, must be an IANA name such as Europe/Berlin", f.timezone))
+		loc = time.UTC // so that the files can be looked at
 	}
-	s, asSeconds, err := f.read(loc)
-	if err != nil {
+	in := seriesInput{loc: loc, eventsFor: f.eventsFor}
+	if in.series, in.asSeconds, err = f.read(loc); err == nil {
+		in.horizon, err = f.horizonSteps(in.series.Step, horizonSet)
+	}
+	errs = append(errs, err)
+	in.calendar, err = f.readEvents(loc)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return seriesInput{}, err
 	}
+	return in, nil
+}
+
+// horizonSteps is the horizon in whole steps.
+func (f *seriesFlags) horizonSteps(step time.Duration, chosen bool) (int, error) {
 	horizon := time.Duration(f.horizon)
-	if horizon < s.Step {
-		if horizonSet {
-			return seriesInput{}, fmt.Errorf("--horizon is %s, must be at least the step of %s, which is %s",
-				formatSpan(horizon), f.file, formatSpan(s.Step))
+	if horizon < step {
+		if chosen {
+			return 0, fmt.Errorf("--horizon is %s, must be at least the step of %s, which is %s",
+				formatSpan(horizon), f.file, formatSpan(step))
 		}
-		horizon = s.Step
+		horizon = step
 	}
-	steps := int((horizon + s.Step - 1) / s.Step)
+	steps := int((horizon + step - 1) / step)
 	if steps > horizonStepsMax {
-		return seriesInput{}, fmt.Errorf("--horizon is %s, %d steps of %s, must be at most %d steps",
-			formatSpan(horizon), steps, formatSpan(s.Step), horizonStepsMax)
+		return 0, fmt.Errorf("--horizon is %s, %d steps of %s, must be at most %d steps",
+			formatSpan(horizon), steps, formatSpan(step), horizonStepsMax)
 	}
-	calendar, err := f.readEvents(loc)
-	if err != nil {
-		return seriesInput{}, err
-	}
-	return seriesInput{
-		series: s, asSeconds: asSeconds, loc: loc, horizon: steps, calendar: calendar, eventsFor: f.eventsFor,
-	}, nil
+	return steps, nil
 }
 
 // readEvents reads the calendar. One that could not concern the series is refused: its events would be left out without
@@ -122,15 +127,20 @@ func (f *seriesFlags) readEvents(loc *time.Location) (*forecast.Calendar, error)
 	models := c.Models()
 	switch {
 	case f.eventsFor != "" && len(models) > 0 && !slices.Contains(models, f.eventsFor):
-		return nil, fmt.Errorf("--events-for is %q, %s has events about %s", f.eventsFor, f.events, strings.Join(models, ", "))
+		return nil, fmt.Errorf("--events-for is %q, %s has events about %s", f.eventsFor, f.events,
+			strings.Join(models, ", "))
 	case f.eventsFor == "" && len(models) > 0 && !c.Concerns(""):
-		return nil, fmt.Errorf("all events of %s are about a model: name one with --events-for: %s", f.events, strings.Join(models, ", "))
+		return nil, fmt.Errorf("all events of %s are about a model: name one with --events-for: %s", f.events,
+			strings.Join(models, ", "))
 	}
 	return c, nil
 }
 
 // read reads the file row by row and reports whether it counts seconds.
 func (f *seriesFlags) read(loc *time.Location) (forecast.Series, bool, error) {
+	if f.file == "" {
+		return forecast.Series{}, false, errors.New("--series is missing, must name a CSV file")
+	}
 	file, err := os.Open(f.file)
 	if err != nil {
 		return forecast.Series{}, false, fmt.Errorf("reading series: %w", err)

@@ -62,13 +62,13 @@ func TestForecastTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"576 steps of 10m up to 2024-01-04T23:50:00Z, 11 missing", "may shrink a plan: ", "q0.9",
+	for _, want := range []string{"576 steps of 10m up to 2024-01-04T23:50:00Z, 11 missing", "may shrink a plan: ", "quantiles have held: p50 ", "q0.9",
 		"2024-01-05T00:20:00Z", "peak"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("output does not say %q:\n%s", want, out)
 		}
 	}
-	if n := strings.Count(out, "\n"); n != 3+1+3+1 { // heading, header, steps, peak
+	if n := strings.Count(out, "\n"); n != 4+1+3+1 { // heading, header, steps, peak
 		t.Errorf("%d lines:\n%s", n, out)
 	}
 }

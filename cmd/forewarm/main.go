@@ -62,6 +62,7 @@ Online: ask a running forewarmd what it plans for a model, and why.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newAskCmd(), newColdstartCmd(), newProfileCmd())
+	root.AddCommand(newForecastCmd(), newBacktestCmd(), newDecideCmd(), newExplainCmd(), newAskCmd(), newColdstartCmd(),
+		newProfileCmd(), newSimulateCmd())
 	return root
 }

@@ -19,6 +19,7 @@ import (
 //	file NAME                    writes the input to a file; \xNN is a byte, \n and \t are what they are in Go
 //	rows NAME step=S n=N [value=V,V…] [daily]   writes a table t_s,v of N rows, S seconds apart, whose values repeat V,V…
 //	                             (0 at first; with daily a day's shape times V); an empty V is an empty cell
+//	copy PATH                    copies a file of the repository, named from its root, under its last name
 //	forewarm ARGS                runs a command line and prints what it wrote and its exit code. Times that it took are
 //	                             replaced by T, and their lines lose their columns
 //
@@ -35,6 +36,8 @@ func TestScenarios(t *testing.T) {
 			switch d.Cmd {
 			case "file":
 				return scenarioFile(t, d)
+			case "copy":
+				return scenarioCopy(t, d, files)
 			case "rows":
 				return scenarioRows(t, d)
 			case "forewarm":
@@ -44,6 +47,18 @@ func TestScenarios(t *testing.T) {
 			return ""
 		})
 	})
+}
+
+func scenarioCopy(t *testing.T, d *datadriven.TestData, files string) string {
+	path := d.CmdArgs[0].Key
+	data, err := os.ReadFile(filepath.Join(files, "../../../..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Base(path), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return ""
 }
 
 func scenarioFile(t *testing.T, d *datadriven.TestData) string {

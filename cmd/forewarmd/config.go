@@ -68,7 +68,12 @@ type modelConfig struct {
 	// Replaces names the model whose users this one took over: its history stands in front of this one's own.
 	Replaces string `yaml:"replaces"`
 	// Like names a similar model, whose shape of the day serves while this one's own history is shorter than two days.
-	Like   string              `yaml:"like"`
+	Like string `yaml:"like"`
+	// Serves names the model whose load this one carries a part of, as another variant or as a pool of its replicas; Role is
+	// the part of the work of such a pool; Price is what a replica costs per hour.
+	Serves string              `yaml:"serves"`
+	Role   planner.Role        `yaml:"role"`
+	Price  *planner.Price      `yaml:"price_per_hour"`
 	Policy configs.ModelPolicy `yaml:"policy"`
 }
 
@@ -181,6 +186,7 @@ func (c *config) validate() error {
 		add("", errors.New("models is empty: at least one model is needed"))
 	}
 	add("", prom.ValidateModels(c.promModels()))
+	add("", c.validateGroups())
 	policy := c.policy()
 	for i := range c.Models {
 		add(fmt.Sprintf("models[%d] %q: ", i, c.Models[i].Name), c.Models[i].validate(policy.For(c.Models[i].Name)))
@@ -276,10 +282,6 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 	p := planner.Policy{Defaults: planner.DefaultModelPolicy(), Models: map[string]planner.ModelPolicy{m.Name: policy}}
 	if err := p.Validate(); err != nil {
 		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "models."+m.Name+".", "policy.")))
-	}
-	if policy.ReplicasMin == 0 && !m.seesDemandAtZero() {
-		errs = append(errs, fmt.Errorf("policy.replicas_min is 0 with arrivals.source %q: 0 is allowed only when arrivals are seen "+
-			"without a replica (source %s, or %s with requests or queue)", m.Arrivals.Source, prom.ArrivalsGIE, prom.ArrivalsCustom))
 	}
 	return errors.Join(errs...)
 }
@@ -435,7 +437,8 @@ func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
 	}
 	for i := range c.Models {
 		m := &c.Models[i]
-		t.Models = append(t.Models, planner.TrackedModel{Name: m.Name, Shape: m.Shape, Profile: m.Profile})
+		t.Models = append(t.Models, planner.TrackedModel{Name: m.Name, Shape: m.Shape, Profile: m.Profile,
+			Serves: m.Serves, Role: m.Role, Price: m.Price})
 	}
 	return t
 }

@@ -179,6 +179,14 @@ models:
 			`policy.replicas_min is 0 with arrivals.source ""`}},
 		{"limits that meet from two places", minimal + "  policy: {replicas_min: 5}\npolicy: {models: {m: {replicas_max: 3}}}\n", []string{
 			"policy.replicas_min is 5: at most replicas_max, 3, is allowed"}},
+		{"serving nobody", minimal + "  serves: other\n  role: both\n  price_per_hour: 0\n  policy: {standby: {for: m, share: 2}}\n", []string{
+			`serves is "other": another name under models is allowed`, `role is "both": prefill, decode or none are allowed`,
+			"price_per_hour is 0: above 0 to 1000000 are allowed", `policy.standby.for is "m": another name under models is allowed`,
+			"policy.standby.share is 2: above 0 to 1 is allowed"}},
+		{"serving one that serves", minimal + "- {name: a, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}, serves: m, role: decode}\n" +
+			"- {name: b, matchers: ['a=\"c\"'], shape: {gpus: 1, pods: 1}, serves: a, like: m}\n", []string{
+			`role is "decode" and that of "m", which it serves, "": either all have one or none`,
+			`serves is "a", which serves "m" itself: a model with a load of its own is allowed`}},
 		{"policy of nobody", minimal + "policy: {models: {chat-70b: {replicas_min: 2}}}\n", []string{
 			`f.yaml: policy.models has "chat-70b": the names under models are allowed: m`}},
 		{"horizon below a step", strings.Replace(minimal, "9\"}", "9\", step: 5m}\nforecast: {horizon: 2m}", 1), []string{

@@ -21,6 +21,7 @@ import (
 	"forewarm/scaler"
 	"forewarm/scaler/journal"
 	"forewarm/scaler/keda"
+	"forewarm/scaler/kube"
 )
 
 // daemon is the wired program: the loop, the KEDA endpoint, the HTTP side and the journal. Live and demo differ only in
@@ -32,8 +33,10 @@ type daemon struct {
 	loop     *scaler.Loop
 	tracker  *planner.Tracker // the loop's at the start
 	http     *http.Server
-	journal  *journal.Journal // nil when there is none
-	setAside float64          // journal files set aside at the start
+	journal  *journal.Journal   // nil when there is none
+	setAside float64            // journal files set aside at the start
+	standing []planner.Gap      // what is missing for as long as the process runs
+	kept     *journal.Snapshots // nil when there is no journal
 	registry *prometheus.Registry
 	// The listeners know their ports, also when 0 was asked for.
 	kedaListener, httpListener net.Listener
@@ -45,9 +48,11 @@ type daemon struct {
 type parts struct {
 	clock  scaler.Clock
 	source scaler.Source
-	follow func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
-	reload func(context.Context) error // follows the configuration file until ctx ends; nil without one
-	apply  func(context.Context, planner.Decision) error
+	// cluster is what the source asks about the cluster, nil when none is observed.
+	cluster *kube.Observer
+	follow  func(context.Context) error // keeps the source's facts up to date until ctx ends; nil when it needs none
+	reload  func(context.Context) error // follows the configuration file until ctx ends; nil without one
+	apply   func(context.Context, planner.Decision) error
 	// pastStarts reads a model's starts back from metrics; nil when there are none.
 	pastStarts func(ctx context.Context, model string, from, to time.Time) ([]coldstart.Sample, error)
 	tracker    planner.TrackerConfig
@@ -58,6 +63,8 @@ type parts struct {
 	keda       keda.Config
 	httpAddr   string
 	dataDir    string
+	// bases say what each model's forecasters learn under; a snapshot of another basis is not restored.
+	bases map[string]string
 }
 
 // newDaemon listens and wires, but does not run. Whatever it opened is closed again when it fails.
@@ -128,6 +135,7 @@ func (d *daemon) openJournal() (planner.Memory, error) {
 	j, report, err := journal.Open(d.parts.dataDir, journal.Options{}, time.Now(), d.log)
 	if errors.Is(err, journal.ErrUnavailable) {
 		d.log.Error("the journal cannot be used: running without it", "error", err)
+		d.lacks("not usable, so that plans, states and starts are not kept: " + err.Error())
 		return planner.Memory{}, nil
 	}
 	if err != nil {
@@ -137,8 +145,17 @@ func (d *daemon) openJournal() (planner.Memory, error) {
 	if report.Aside != "" {
 		d.setAside = 1
 		d.log.Error("the journal was set aside and a fresh one started", "aside", report.Aside, "why", report.Why)
+		d.lacks(fmt.Sprintf("set aside as %s, because it %s: the starts in it count for no lead time", report.Aside, report.Why))
+	}
+	if d.kept, err = journal.OpenSnapshots(d.parts.dataDir, time.Now()); err != nil {
+		d.log.Error("forecasters cannot be kept: a restart reads the whole history", "error", err)
 	}
 	return d.recall(), nil
+}
+
+// lacks makes every plan of this process say what is wrong with the journal: a log line of the start is soon forgotten.
+func (d *daemon) lacks(detail string) {
+	d.standing = append(d.standing, planner.Gap{Fact: "journal", Since: d.parts.clock.Now(), Detail: detail})
 }
 
 // recall takes over what the journal knows. What it cannot give back is loud but not fatal, for the reason of
@@ -190,6 +207,8 @@ func (d *daemon) recallStarts(ctx context.Context, to planner.TrackerConfig) (in
 
 func (d *daemon) loopConfig(tracker *planner.Tracker, memory planner.Memory) scaler.Config {
 	cfg := d.parts.observing(tracker)
+	cfg.Standing = d.standing
+	cfg.Snapshots = d.snapshots(d.parts.bases)
 	cfg.PastStarts = d.parts.tracker.Ledger.Samples()
 	cfg.Clock, cfg.Memory, cfg.Apply, cfg.Log = d.parts.clock, memory, d.parts.apply, d.log
 	cfg.Publish = func(p scaler.Plan) { d.keda.Publish(p.Decision) }

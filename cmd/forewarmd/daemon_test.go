@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -469,5 +470,10 @@ func TestForeignJournalIsSetAside(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "set aside") {
 		t.Errorf("the log does not say so:\n%s", log.String())
+	}
+	d.loop.Tick(t.Context(), p.clock.Now())
+	gaps := d.loop.Plan().Decision.Gaps
+	if !slices.ContainsFunc(gaps, func(g planner.Gap) bool { return g.Fact == "journal" && strings.Contains(g.Detail, aside[0]) }) {
+		t.Errorf("the plan's gaps are %+v: want one about the journal", gaps)
 	}
 }

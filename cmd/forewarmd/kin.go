@@ -30,23 +30,26 @@ func (c *config) kin() map[string]kin {
 	return out
 }
 
-// kinSource completes histories with those of the models' kin.
+// kinSource completes histories with those of the models' kin. What is shorter than whole is a hole in one that was
+// completed already, and the model's own.
 type kinSource struct {
 	scaler.Source
-	kin map[string]kin
+	kin   map[string]kin
+	whole time.Duration
 }
 
-// History reads a model's history and, where it has kin, the kin's. When the kin's cannot be read there is an error and no
-// history, so that it is tried again: what is fitted once is not completed later.
+// History reads a model's history and, where it has kin, the kin's. When the kin's cannot be read there is an error
+// and no history, so that it is tried again: what is fitted once is not completed later.
 func (s kinSource) History(ctx context.Context, model string, from, to time.Time) (planner.LoadHistory, error) {
 	own, err := s.Source.History(ctx, model, from, to)
 	k, ok := s.kin[model]
-	if !ok || err != nil && !errors.Is(err, planner.ErrPartial) {
+	if !ok || to.Sub(from) < s.whole || err != nil && !errors.Is(err, planner.ErrPartial) {
 		return own, err
 	}
 	other, otherErr := s.Source.History(ctx, k.name, from, to)
 	if otherErr != nil && !errors.Is(otherErr, planner.ErrPartial) {
-		return planner.LoadHistory{}, fmt.Errorf("the history of %s, which that of %s is completed with: %w", k.name, model, otherErr)
+		return planner.LoadHistory{}, fmt.Errorf("the history of %s, which that of %s is completed with: %w", k.name,
+			model, otherErr)
 	}
 	join := own.BorrowShape
 	if k.replaced {

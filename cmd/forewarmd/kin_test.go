@@ -53,7 +53,7 @@ func TestKinSource(t *testing.T) {
 		{"another grid", pasts{"new": give(own, nil), "old": give(pastOf(start.Add(time.Second), 1, 2), nil)}, nil, "", false, "whole number of steps"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := kinSource{tt.source, map[string]kin{"new": {"old", true}}}.History(t.Context(), "new", start, start.Add(4*time.Minute))
+			got, err := kinSource{tt.source, map[string]kin{"new": {"old", true}}, 4 * time.Minute}.History(t.Context(), "new", start, start.Add(4*time.Minute))
 			if tt.err != "" {
 				if err == nil || errors.Is(err, planner.ErrPartial) || !strings.Contains(err.Error(), tt.err) || got.Prompt.Len() > 0 {
 					t.Fatalf("got %v and error %v, want one that is not partial and says %q", got.Prompt.Values, err, tt.err)
@@ -73,7 +73,11 @@ func TestKinSource(t *testing.T) {
 			}
 		})
 	}
-	alone, err := kinSource{pasts{"other": give(own, nil)}, nil}.History(t.Context(), "other", start, start)
+	hole := kinSource{pasts{"new": give(own, nil), "old": give(old, nil)}, map[string]kin{"new": {"old", true}}, time.Hour}
+	if got, err := hole.History(t.Context(), "new", start, start.Add(4*time.Minute)); err != nil || got.Prompt.Values[3] != 30 || got.Borrowed != "" {
+		t.Errorf("a hole is filled with another model's: %v, %q, %v", got.Prompt.Values, got.Borrowed, err)
+	}
+	alone, err := kinSource{pasts{"other": give(own, nil)}, nil, 0}.History(t.Context(), "other", start, start)
 	if err != nil || alone.Borrowed != "" || alone.Prompt.Len() != own.Prompt.Len() {
 		t.Errorf("a model without kin: %+v, %v", alone, err)
 	}

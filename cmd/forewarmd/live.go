@@ -37,26 +37,26 @@ func runLive(ctx context.Context, cfg *config, read func() (*config, error), out
 }
 
 func newLive(cfg *config, log *slog.Logger) (*daemon, error) {
-	p, _, err := liveParts(cfg, log)
+	p, err := liveParts(cfg, log)
 	if err != nil {
 		return nil, err
 	}
 	return newDaemon(p, log)
 }
 
-// liveParts makes what a configuration describes; the cluster is nil when none is observed.
-func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
+// liveParts makes what a configuration describes.
+func liveParts(cfg *config, log *slog.Logger) (parts, error) {
 	metrics, err := prom.New(cfg.Prometheus, cfg.promModels())
 	if err != nil {
-		return parts{}, nil, err
+		return parts{}, err
 	}
 	ledger, err := cfg.ledger()
 	if err != nil {
-		return parts{}, nil, err
+		return parts{}, err
 	}
 	p := parts{
 		clock:    scaler.WallClock().In(cfg.location),
-		source:   kinSource{metrics, cfg.kin()},
+		source:   kinSource{metrics, cfg.kin(), cfg.Forecast.History},
 		tracker:  cfg.trackerConfig(ledger),
 		policy:   cfg.policy(),
 		models:   cfg.modelNames(),
@@ -65,19 +65,20 @@ func liveParts(cfg *config, log *slog.Logger) (parts, *kube.Observer, error) {
 		keda:     cfg.KEDA,
 		httpAddr: cfg.HTTP.Listen,
 		dataDir:  cfg.DataDir,
+		bases:    cfg.bases(),
 	}
 	p.pastStarts = metrics.Starts
 	cluster, err := newCluster(cfg, log)
 	switch {
 	case errors.Is(err, kube.ErrNoCluster):
 		log.Warn("no cluster is observed: replicas come from kube-state-metrics, hardware and autoscaler settings are unknown", "why", err)
-		return p, nil, nil
+		return p, nil
 	case err != nil:
-		return parts{}, nil, err
+		return parts{}, err
 	}
 	cluster.AskForAnswers(metrics.FirstAnswer)
-	p.source, p.follow = liveSource{p.source, cluster}, cluster.Run
-	return p, cluster, nil
+	p.source, p.follow, p.cluster = liveSource{p.source, cluster}, cluster.Run, cluster
+	return p, nil
 }
 
 const (

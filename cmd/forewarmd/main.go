@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // time zones on machines and in containers that have none
 
@@ -19,7 +20,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// gcPercent makes the process collect its garbage early: nearly all of its memory is forecasters that live as long as it
+// does, and a tick leaves little behind. Measured on 1,000 models (BenchmarkFleet in planner): 720 MiB resident instead of
+// 1,160, for about one collection more every half minute.
+const gcPercent = 25
+
 func main() {
+	if os.Getenv("GOGC") == "" { // who sets it knows better
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends even what hangs

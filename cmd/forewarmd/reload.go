@@ -157,10 +157,12 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	}
 	if samePlant(r.cfg, next) {
 		r.parts.policy = next.policy()
-		r.d.loop.Reconfigure(r.parts.observing(r.tracker))
+		observing := r.parts.observing(r.tracker)
+		observing.Snapshots = r.d.snapshots(r.parts.bases)
+		r.d.loop.Reconfigure(observing)
 		return nil
 	}
-	p, cluster, err := liveParts(next, r.d.log)
+	p, err := liveParts(next, r.d.log)
 	if err != nil {
 		return err
 	}
@@ -171,11 +173,14 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	if err != nil {
 		return err
 	}
+	if p.cluster != nil && r.parts.cluster != nil {
+		p.cluster.TakeOver(r.parts.cluster) // the loop asks the new one only after it has last asked the old one
+	}
 	stop := r.follow(ctx, p)
-	if cluster != nil {
+	if p.cluster != nil {
 		// Its facts should be there when it is asked first; one that is slow is unknown for a while, as at a start.
 		bounded, cancel := context.WithTimeout(ctx, clusterReady)
-		if err := cluster.Wait(bounded); err != nil && !errors.Is(err, context.Canceled) {
+		if err := p.cluster.Wait(bounded); err != nil && !errors.Is(err, context.Canceled) {
 			r.d.log.Warn("the cluster is not read yet", "error", err)
 		}
 		cancel()
@@ -184,6 +189,7 @@ func (r *reloader) takeOver(ctx context.Context, next *config) error {
 	r.stop, r.parts, r.tracker = stop, p, tracker
 	r.d.keda.SetModels(p.models)
 	observing := p.observing(tracker)
+	observing.Snapshots = r.d.snapshots(p.bases)
 	observing.Inherits = func(s coldstart.Sample) bool { return !fromFile(s) } // what the files say was read anew
 	r.d.loop.Reconfigure(observing)
 	return nil

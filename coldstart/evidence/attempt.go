@@ -29,23 +29,23 @@ type attempt struct {
 func attempts(marks []mark) []attempt {
 	var out []attempt
 	worked := false
-	began := map[string]bool{}
+	began := map[*string]bool{} // by rank
 	for _, m := range inOrder(marks) {
 		fresh := len(out) == 0
 		if !fresh {
 			wasUp := out[len(out)-1].up
 			switch m.kind {
 			case start:
-				fresh = wasUp || worked && m.server || began[m.rank] && worked
+				fresh = wasUp || worked && m.more().server || began[m.rank] && worked
 			case begin:
 				fresh = wasUp && m.phase == coldstart.WeightLoad
 			}
 		}
 		if fresh {
 			out = append(out, attempt{})
-			worked, began = false, map[string]bool{}
+			worked, began = false, map[*string]bool{}
 		}
-		if m.kind == start && !m.server {
+		if m.kind == start && !m.more().server {
 			began[m.rank] = true
 		}
 		if out[len(out)-1].up && m.phase != "" && m.exact && m.kind != end {
@@ -82,7 +82,11 @@ func inOrder(marks []mark) []mark {
 			of[i].t = of[i-1].t
 		}
 	}
-	slices.SortStableFunc(of, func(a, b placed) int { return a.t.Compare(b.t) })
+	byTime := func(a, b placed) int { return a.t.Compare(b.t) }
+	if slices.IsSortedFunc(of, byTime) {
+		return marks
+	}
+	slices.SortStableFunc(of, byTime)
 	out := make([]mark, len(of))
 	for i, p := range of {
 		out[i] = p.mark
@@ -93,9 +97,10 @@ func inOrder(marks []mark) []mark {
 func (a *attempt) add(m mark) {
 	a.marks = append(a.marks, m)
 	a.engine = cmp.Or(a.engine, m.engine)
-	a.version = cmp.Or(a.version, m.version)
-	a.model = cmp.Or(a.model, m.model)
-	a.tokens = max(a.tokens, m.tokens)
+	d := m.more()
+	a.version = cmp.Or(a.version, d.version)
+	a.model = cmp.Or(a.model, d.model)
+	a.tokens = max(a.tokens, d.tokens)
 	a.up = a.up || m.kind == up
 	if m.compiled == coldstart.NotCached || a.compiled == "" { // one graph compiled is a miss
 		a.compiled = cmp.Or(m.compiled, a.compiled)
@@ -239,23 +244,24 @@ func (a *attempt) compilation(c aligned, spans []coldstart.Span, loose []coldsta
 		slices.ContainsFunc(loose, func(l coldstart.Loose) bool { return l.Phase == coldstart.Compile })
 	var longest mark
 	for _, m := range a.marks {
-		if m.inside > longest.inside {
+		if m.more().inside > longest.more().inside {
 			longest = m
 		}
 	}
-	if known || longest.inside == 0 {
+	inside := longest.more().inside
+	if known || inside == 0 {
 		return spans, loose
 	}
 	if at := c.time(longest); !at.IsZero() {
 		began := at.Add(-longest.took)
-		return append(spans, coldstart.Span{Phase: coldstart.Compile, From: began, To: began.Add(longest.inside), Source: coldstart.FromLogs}), loose
+		return append(spans, coldstart.Span{Phase: coldstart.Compile, From: began, To: began.Add(inside), Source: coldstart.FromLogs}), loose
 	}
 	for i := range loose {
 		if loose[i].Phase == coldstart.WarmUp {
-			loose[i].Took = max(loose[i].Took-longest.inside, 0)
+			loose[i].Took = max(loose[i].Took-inside, 0)
 		}
 	}
-	return spans, append(loose, coldstart.Loose{Phase: coldstart.Compile, Took: longest.inside, From: from, To: end, Source: coldstart.FromLogs})
+	return spans, append(loose, coldstart.Loose{Phase: coldstart.Compile, Took: inside, From: from, To: end, Source: coldstart.FromLogs})
 }
 
 // A piece is one stretch of a phase; from and to are zero when its place is not known, to alone when it has not ended.
@@ -270,7 +276,11 @@ func (a *attempt) slowest(p coldstart.Phase, c aligned) []piece {
 	byRank := map[string][]mark{}
 	for _, m := range a.marks {
 		if m.phase == p {
-			byRank[m.rank] = append(byRank[m.rank], m)
+			rank := ""
+			if m.rank != nil {
+				rank = *m.rank
+			}
+			byRank[rank] = append(byRank[rank], m)
 		}
 	}
 	var best []piece

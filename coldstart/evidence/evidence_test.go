@@ -139,3 +139,43 @@ func TestLogsByFileName(t *testing.T) {
 		}
 	}
 }
+
+// More evidence than is kept: the newest attempts are those that count, whole ones, and what is missing is said.
+func TestTooMuchEvidence(t *testing.T) {
+	attempt := func(day int, version string) string {
+		at := func(s int) string {
+			return time.Date(2026, 3, 2, 9, 0, s, 0, time.UTC).AddDate(0, 0, day).Format(time.RFC3339) + " "
+		}
+		return at(0) + "INFO [api_server.py:1] vLLM API server version " + version + "\n" +
+			at(20) + "INFO [loader.py:1] Loading weights took 5.00 seconds\n" + at(40) + "INFO:     Application startup complete.\n"
+	}
+	var text strings.Builder
+	const all = 2 * marksMax / 3
+	for day := range all {
+		text.WriteString(attempt(day-all, "0.10.0"))
+	}
+	text.WriteString(attempt(0, "0.11.0"))
+	logs, err := ReadLog(strings.NewReader(text.String()), "engine.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	starts, notes := Starts(&Cluster{}, logs, Options{})
+	if len(starts) < marksMax/6 || len(starts) > marksMax/3 || len(notes) != 1 || !strings.Contains(notes[0], "not kept") {
+		t.Fatalf("%d starts of %d, notes %q", len(starts), all, notes)
+	}
+	for i, s := range starts {
+		checkStart(t, s)
+		want := "vllm 0.10.0"
+		if i == len(starts)-1 {
+			want = "vllm 0.11.0"
+		}
+		if s.Total != 40*time.Second || s.Key.Engine != want {
+			t.Fatalf("start %d: %v of %s", i, s.Total, s.Key.Engine)
+		}
+	}
+	// One attempt that never ends: its beginning is kept, and nothing fails.
+	endless := strings.Repeat("2026-03-02T09:15:24Z INFO Loading weights took 3.50 seconds\n", marksMax+10)
+	if logs, err = ReadLog(strings.NewReader(attempt(0, "0.11.0")[:90]+"\n"+endless), "engine.log"); err != nil || logs[0].Dropped < 10 {
+		t.Errorf("%d lines dropped, %v", logs[0].Dropped, err)
+	}
+}

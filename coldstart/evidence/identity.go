@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -85,14 +86,18 @@ func (c container) engineName() string {
 	return ""
 }
 
-// version is the tag of the image, "" for none and for names that move.
+// tagVersion is a version at the beginning of an image's tag; what comes after it (a CUDA version, a variant, a build) is
+// not part of how engines call themselves in their logs.
+var tagVersion = regexp.MustCompile(`^v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:rc|post|dev|a|b)\d+)?)(?:$|[-_+.])`)
+
+// version is the one that the tag of the image begins with, "" for a tag that names none, such as latest or a commit.
 func (c container) version() string {
 	image, _, _ := strings.Cut(c.Image, "@")
-	_, tag, found := strings.Cut(path.Base(image), ":")
-	if !found || tag == "latest" || tag == "nightly" {
-		return ""
+	_, tag, _ := strings.Cut(path.Base(image), ":")
+	if m := tagVersion.FindStringSubmatch(tag); m != nil {
+		return m[1]
 	}
-	return strings.TrimPrefix(tag, "v")
+	return ""
 }
 
 // modelOf names the model of a start: by its command line, else its log, else its labels, else its pod.

@@ -16,12 +16,14 @@ import (
 const (
 	// lineMax is how much of a line is looked at; what is looked for stands at its beginning.
 	lineMax = 256 << 10
-	// marksMax bounds what is kept of one log. A start leaves about 30 lines per rank.
-	marksMax = 100_000
+	// marksMax bounds what is kept of one file. A start leaves about 30 lines per rank.
+	marksMax = 30_000
 	// logsMax bounds the pods of one log with the prefixes of kubectl.
 	logsMax = 10_000
 	// doneMax is how many answers are kept per attempt: the first in time among those that were written first.
 	doneMax = 16
+	// ranksMax bounds the processes of one log.
+	ranksMax = 10_000
 )
 
 // A Log is what one engine's log says about its starts: a few lines of it. Several files of one engine are one log (Join).
@@ -30,8 +32,11 @@ type Log struct {
 	// Pod is "name" when the lines carry kubectl's prefix, else "".
 	Pod     string
 	marks   []mark
-	Dropped int // lines of evidence beyond what is kept
+	Dropped int // lines of evidence that were not kept, of the oldest attempts first
 
+	kept    *int               // marks of all logs of the file
+	ranks   map[string]*string // each once
+	endless bool               // no attempt begins in the newer half of the marks
 	// The state of the attempt that is being read.
 	up      bool
 	dones   int
@@ -41,30 +46,46 @@ type Log struct {
 	stamps  [2][40]byte
 }
 
-// A mark is one line that is evidence.
+// A mark is one line that is evidence. It is small, because there may be many.
 type mark struct {
-	kind     kind
-	phase    coldstart.Phase
-	rank     string
+	*pattern // what it says of phase, engine and caches; shared
 	at       time.Time
+	took     time.Duration
+	rank     *string // shared; nil is ""
+	detail   *detail // nil when it says nothing more
 	clock    clockKind
 	exact    bool // at is of the line itself, not of one before it
-	took     time.Duration
-	inside   time.Duration // of took, what the line itself says was compilation
-	server   bool          // a start that the server itself logs, once; the others every engine process of it logs
-	engine   string
-	version  string
-	model    string
-	compiled coldstart.Cache
-	weights  coldstart.Cache
-	tokens   int
 }
+
+// detail is what only a few lines say.
+type detail struct {
+	inside  time.Duration // of took, what the line itself says was compilation
+	server  bool          // a start that the server itself logs, once; the others every engine process of it logs
+	version string
+	model   string
+	tokens  int
+}
+
+// more is the detail of a mark, zero when it has none.
+func (m *mark) more() detail {
+	if m.detail == nil {
+		return detail{}
+	}
+	return *m.detail
+}
+
+// Patterns of lines that are recognised otherwise.
+var (
+	firstLine    = &pattern{kind: first}
+	answerLine   = &pattern{kind: done}
+	sglangWarmUp = &pattern{kind: begin, phase: coldstart.WarmUp, engine: sglang}
+)
 
 // ReadLog reads an engine's log of any length as a stream: one Log, or one per pod when the lines carry kubectl's
 // prefix. Lines that are no evidence are skipped. Name is what errors and notes call it. It allocates for evidence only,
 // and reads with a buffer of 256 KiB.
 func ReadLog(r io.Reader, name string) ([]*Log, error) {
-	logs := map[string]*Log{}
+	logs, kept := map[string]*Log{}, 0
 	var order []string
 	b := bufio.NewReaderSize(r, lineMax)
 	var current *Log
@@ -78,7 +99,7 @@ func ReadLog(r io.Reader, name string) ([]*Log, error) {
 					if len(logs) == logsMax {
 						return nil, fmt.Errorf("%s: more than %d pods", name, logsMax)
 					}
-					current = &Log{Name: name, Pod: string(pod)}
+					current = &Log{Name: name, Pod: string(pod), kept: &kept, ranks: map[string]*string{}}
 					logs[current.Pod] = current
 					order = append(order, current.Pod)
 				}
@@ -118,10 +139,10 @@ func (l *Log) take(ln *line) {
 	case p != nil:
 	case l.up && l.dones < doneMax && isAnswer(ln.message):
 		l.dones++
-		l.add(ln, mark{kind: done})
+		l.add(ln, mark{pattern: answerLine})
 		return
 	case !l.stamped && (ln.rfc != nil || ln.clock != nil || ln.elapsed != nil):
-		l.add(ln, mark{kind: first})
+		l.add(ln, mark{pattern: firstLine})
 		return
 	}
 	l.remember(ln)
@@ -129,13 +150,13 @@ func (l *Log) take(ln *line) {
 		return
 	}
 	if p.kind == up && p.engine == "" && l.engine == sglang { // its warm-up request comes now
-		p = &pattern{kind: begin, phase: coldstart.WarmUp, engine: sglang}
+		p = sglangWarmUp
 	}
 	if l.up && p.kind != start && p.kind != begin && p.kind != part && p.kind != total && p.kind != end {
 		return
 	}
-	m := mark{kind: p.kind, phase: p.phase, engine: p.engine, compiled: p.compiled, weights: p.weights}
-	if !m.fill(p, ln.message) {
+	m := mark{pattern: p}
+	if !m.fill(ln.message) {
 		return
 	}
 	if p.kind == start {
@@ -146,33 +167,38 @@ func (l *Log) take(ln *line) {
 	}
 	l.up = l.up || p.kind == up
 	l.add(ln, m)
-	if p.ends != "" {
-		l.add(ln, mark{kind: end, phase: p.ends, engine: p.engine})
+	if p.also != nil {
+		l.add(ln, mark{pattern: p.also})
 	}
 }
 
 // fill reads what the message of a pattern says; ok is false when it is cut off before its number.
-func (m *mark) fill(p *pattern, message []byte) (ok bool) {
+func (m *mark) fill(message []byte) (ok bool) {
+	p := m.pattern
 	if p.kind == part || p.kind == total {
 		if m.took, ok = p.took(message); !ok {
 			return false
 		}
 	}
+	var d detail
 	switch p.starts {
 	case "init engine (":
-		m.inside, _ = seconds([]byte(between(message, "(compilation: ", ")")))
-		m.inside = min(m.inside, m.took)
+		d.inside, _ = seconds([]byte(between(message, "(compilation: ", ")")))
+		d.inside = min(d.inside, m.took)
 	case "vLLM API server version":
-		m.server = true
-		m.version = strings.TrimSpace(string(message[len(p.starts):]))
+		d.server = true
+		d.version = strings.TrimSpace(string(message[len(p.starts):min(len(message), len(p.starts)+prefixMax)]))
 	case "Initializing a":
-		m.version = between(message, "LLM engine (v", ")")
-		m.model = between(message, "model='", "'")
+		d.version = between(message, "LLM engine (v", ")")
+		d.model = between(message, "model='", "'")
 	case "server_args=ServerArgs(", "Args {":
-		m.server = true
-		m.model = between(message, "model_path='", "'")
+		d.server = true
+		d.model = between(message, "model_path='", "'")
 	case "# GPU blocks:", "# cuda blocks:", "GPU KV cache size:":
-		m.tokens = tokens(message[len(p.starts):])
+		d.tokens = tokens(message[len(p.starts):])
+	}
+	if d != (detail{}) {
+		m.detail = &d
 	}
 	return true
 }
@@ -205,26 +231,63 @@ func (l *Log) remember(ln *line) {
 }
 
 func (l *Log) add(ln *line, m mark) {
-	if len(l.marks) >= marksMax {
+	if *l.kept >= marksMax && !l.forget(m.more().server) {
 		l.Dropped++
 		return
 	}
+	*l.kept++
 	m.at, m.clock = ln.time()
 	m.exact = m.clock != noClock
 	if !m.exact && m.kind == up {
 		m.at, m.clock = l.last.time()
 	}
 	l.stamped = l.stamped || m.exact
-	m.rank = rankOf(ln)
+	m.rank = l.rank(rankOf(ln))
 	l.marks = append(l.marks, m)
 }
 
-// rankOf is who wrote a line, as far as it says: TGI at its end, the others in front.
-func rankOf(ln *line) string {
-	if i := bytes.LastIndex(ln.message, []byte(" rank=")); i >= 0 && len(ln.message)-i < 16 {
-		return string(ln.message[i+1:])
+// forget makes room: it drops attempts, the oldest first, at least half of the log. What is kept begins where a server does,
+// so that no attempt loses its beginning. ok is false when there is no such place, unless next is one.
+func (l *Log) forget(next bool) (ok bool) {
+	at := len(l.marks)
+	if !l.endless {
+		for i := max(1, at/2); i < at; i++ {
+			if l.marks[i].more().server {
+				at = i
+			}
+		}
 	}
-	return string(ln.rank)
+	if l.endless = at == len(l.marks) && !next; l.endless || at == 0 {
+		return false
+	}
+	l.Dropped += at
+	*l.kept -= at
+	l.marks = l.marks[:copy(l.marks, l.marks[at:])]
+	return true
+}
+
+// rank is one copy of a name.
+func (l *Log) rank(name []byte) *string {
+	if len(name) == 0 {
+		return nil
+	}
+	if known := l.ranks[string(name)]; known != nil {
+		return known
+	}
+	if len(l.ranks) == ranksMax { // of a log that is none
+		return nil
+	}
+	s := string(name)
+	l.ranks[s] = &s
+	return &s
+}
+
+// rankOf is who wrote a line, as far as it says: TGI at its end, the others in front.
+func rankOf(ln *line) []byte {
+	if i := bytes.LastIndex(ln.message, []byte(" rank=")); i >= 0 && len(ln.message)-i < 16 {
+		return ln.message[i+1:]
+	}
+	return ln.rank
 }
 
 // Join makes one log per pod of several files: parts of a log that was rotated, in whatever order they are given. It
@@ -235,7 +298,7 @@ func Join(logs []*Log, name func(*Log) string) []*Log {
 		i := slices.IndexFunc(out, func(o *Log) bool { return name(o) == name(l) })
 		if i < 0 {
 			c := *l
-			c.marks = slices.Clone(l.marks)
+			c.marks = slices.Clip(l.marks)
 			out = append(out, &c)
 			continue
 		}

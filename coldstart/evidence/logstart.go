@@ -25,6 +25,9 @@ func logStarts(logs []*Log, o Options) (starts []Start, notes []string) {
 			notes = append(notes, l.label()+": no line that is evidence of a start")
 			continue
 		}
+		if l.Dropped > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %s", l.label(), l.dropped()))
+		}
 		var failed []attempt
 		all := attempts(l.marks)
 		found := 0
@@ -44,6 +47,11 @@ func logStarts(logs []*Log, o Options) (starts []Start, notes []string) {
 		}
 	}
 	return starts, notes
+}
+
+// dropped says what was not kept.
+func (l *Log) dropped() string {
+	return fmt.Sprintf("%d lines of evidence were not kept, of the oldest attempts first: no more than %d of a file are", l.Dropped, marksMax)
 }
 
 func (l *Log) label() string {

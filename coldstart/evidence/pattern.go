@@ -33,6 +33,7 @@ type pattern struct {
 	engine              string
 	compiled            coldstart.Cache // what the line says about the compile cache
 	weights             coldstart.Cache // and about the weights
+	also                *pattern        // the end of ends, nil for none
 }
 
 const (
@@ -113,6 +114,9 @@ var byStart = func() map[[4]byte][]*pattern {
 	m := map[[4]byte][]*pattern{}
 	for i := range patterns {
 		p := &patterns[i]
+		if p.ends != "" {
+			p.also = &pattern{kind: end, phase: p.ends, engine: p.engine}
+		}
 		m[[4]byte([]byte(p.starts))] = append(m[[4]byte([]byte(p.starts))], p)
 	}
 	return m

@@ -317,13 +317,18 @@ func (s *podStart) path(reclaimed bool, weights coldstart.Cache) coldstart.Path 
 	return coldstart.WarmNode
 }
 
-// reclaimed reports whether a pod was preempted on this one's node while this one waited.
+// reclaimed reports whether, while this pod waited, the scheduler preempted another one on its node, or Kueue a workload
+// for it. Kueue says so of the workload that has to go, "… to accommodate a workload (UID: …, JobUID: …) due to …", where
+// the job of a pod that is admitted by itself is the pod.
 func (c *Cluster) reclaimed(s *podStart) bool {
 	if s.pod.Spec.NodeName == "" || s.scheduled.IsZero() {
 		return false
 	}
 	return slices.ContainsFunc(c.events, func(e event) bool {
-		return e.Reason == "Preempted" && strings.Contains(e.Message+" ", "on node "+s.pod.Spec.NodeName+" ") &&
+		byScheduler := e.InvolvedObject.Kind == "Pod" && strings.Contains(e.Message+" ", "on node "+s.pod.Spec.NodeName+" ")
+		byKueue := e.InvolvedObject.Kind == "Workload" && s.pod.Metadata.UID != "" &&
+			strings.Contains(e.Message, "JobUID: "+s.pod.Metadata.UID+")")
+		return e.Reason == "Preempted" && (byScheduler || byKueue) &&
 			!e.LastTimestamp.Before(s.created) && !e.LastTimestamp.After(s.scheduled)
 	})
 }

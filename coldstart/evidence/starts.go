@@ -30,8 +30,9 @@ type Start struct {
 type Options struct {
 	// At is when the dumps and logs were taken. Default: the newest time in them.
 	At time.Time
-	// RetryWithin is how long after a pod was created a restart of its engine still counts as part of its start. Default
-	// 1 h: later, it is a crash of a replica that served.
+	// RetryWithin is how long after a pod was created a restart of its engine still counts as part of its start, and how
+	// long after it was bound an engine that only backs off has not failed yet. Default 1 h: later, a restart is a crash of
+	// a replica that served.
 	RetryWithin time.Duration
 	// AnswerWithin is how long after readiness the first answer still ends the start. Default 2 min: later, nobody asked.
 	AnswerWithin time.Duration
@@ -47,10 +48,16 @@ func (o Options) withDefaults(c *Cluster) Options {
 		o.At = c.newest
 	}
 	if len(o.Downloads) == 0 {
-		o.Downloads = []string{"storage-initializer", "download", "fetch", "weights", "model"}
+		o.Downloads = downloads
 	}
 	return o
 }
+
+// downloads are parts of the names of init containers that fetch weights.
+var downloads = []string{"storage-initializer", "download", "fetch", "weights", "model"}
+
+// FetchesWeights reports whether an init container's name says that it fetches weights.
+func FetchesWeights(container string) bool { return nameIn(container, downloads) }
 
 // Starts puts the evidence together: one Start per pod that serves a model, in the order in which they began, and one per
 // start that only a log knows. What cannot be used is said in notes, never dropped silently.
@@ -61,7 +68,8 @@ func (o Options) withDefaults(c *Cluster) Options {
 //   - Init containers: one whose name says that it fetches weights is the download; others are part of container_start.
 //   - A second attempt: from the first run of the container to the last is retry. The engine's phases are the last one's.
 //   - The end is the first answer if it came soon after readiness, else Ready, else the engine's own word that it serves.
-//   - A pod that is terminating, or not ready when the dump was taken, is a start that takes longer than that.
+//   - A pod that is terminating, or not ready when the dump was taken, is a start that takes longer than that. One whose
+//     container only backs off for longer than Options.RetryWithin has failed.
 func Starts(c *Cluster, logs []*Log, o Options) (starts []Start, notes []string) {
 	o = o.withDefaults(c)
 	used := map[*Log]bool{}
@@ -153,7 +161,7 @@ func (c *Cluster) start(s *podStart, l *Log, o Options) (_ Start, why string) {
 		return Start{}, "no creation time and no event: nothing to count from"
 	case p.Status.Phase == "Succeeded":
 		return Start{}, "succeeded: a job that has finished, not a replica"
-	case s.status.RestartCount > 0 && s.lastRun.Sub(s.created) > o.RetryWithin:
+	case s.status.RestartCount > 0 && s.lastRun.Sub(s.created) > o.RetryWithin && !s.neverReady():
 		return Start{}, fmt.Sprintf("restarted %d times, last at %s: more than %v after its creation, so not a start",
 			s.status.RestartCount, s.lastRun.Format(time.RFC3339), o.RetryWithin)
 	case !p.Metadata.DeletionTimestamp.IsZero() && s.ready.IsZero():
@@ -231,6 +239,9 @@ func (s *podStart) ending(a *attempt, clock aligned, o Options) (time.Time, cold
 			end = t.FinishedAt
 		}
 		return end, coldstart.Failed
+	case s.stuck(o):
+		s.note("cannot start for more than %v: counted as failed", o.RetryWithin)
+		return o.At, coldstart.Failed
 	default:
 		if s.status.Ready {
 			s.note("ready, but nothing tells since when")
@@ -244,6 +255,38 @@ func (s *podStart) ending(a *attempt, clock aligned, o Options) (time.Time, cold
 	}
 	return served, coldstart.Served
 }
+
+// BacksOff reports whether the reason for which a container waits is one that does not pass by waiting.
+func BacksOff(reason string) bool { return slices.Contains(backOffs, reason) }
+
+// backOffs are from pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime of Kubernetes.
+var backOffs = []string{"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
+	"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+
+// stuck reports whether the kubelet has tried for so long to run the engine that the start has failed: a Deployment's pod
+// never says so itself. The time counts from when it was bound, for it may wait for hours for a node.
+func (s *podStart) stuck(o Options) bool {
+	since := s.created
+	if s.scheduled.After(since) {
+		since = s.scheduled
+	}
+	w := s.status.State.Waiting
+	return w != nil && !s.status.Ready && BacksOff(w.Reason) && o.At.Sub(since) > o.RetryWithin
+}
+
+// neverReady reports whether the conditions tell that the pod has not been ready yet: the kubelet sets Ready to False when
+// it first sees the pod, and moves the time only when the status changes.
+func (s *podStart) neverReady() bool {
+	for _, x := range s.pod.Status.Conditions {
+		if x.Type == "Ready" && x.Status == "False" && !s.scheduled.IsZero() {
+			return x.LastTransitionTime.Sub(s.scheduled) <= firstSync
+		}
+	}
+	return false
+}
+
+// firstSync is how soon after a pod was bound the kubelet has seen it.
+const firstSync = time.Minute
 
 // logSpans is what the engine's log tells, and what follows from it together with the pod.
 func (s *podStart) logSpans(a *attempt, clock aligned, end time.Time, outcome coldstart.Outcome) ([]coldstart.Span, []coldstart.Loose) {
@@ -288,7 +331,7 @@ func (s *podStart) engineLog(l *Log) (*attempt, aligned) {
 		return nil, aligned{}
 	}
 	if l.Dropped > 0 {
-		s.note("%d lines of evidence beyond the first %d were not kept", l.Dropped, marksMax)
+		s.note("%s", l.dropped())
 	}
 	run := s.lastRun
 	if run.IsZero() {

@@ -37,6 +37,10 @@ func (b burst) load(at time.Time) float64 {
 	return b.quiet * ripple
 }
 
+// soon is when the burst of a case begins: in 35 to 40 s, of which an idle machine needs 25 to have the replicas ready and
+// a busy one has been seen to need more than 30.
+func soon(now time.Time) time.Time { return now.Add(40 * time.Second).Truncate(5 * time.Second) }
+
 // past is two days of counters of prompt tokens, completion tokens and requests, until some minutes before the test.
 func (b burst) past(now time.Time, prompt, completion, requests, labels string) []pastSeries {
 	to := now.Add(-2 * time.Minute).Truncate(time.Minute)
@@ -70,7 +74,7 @@ func TestBurst(t *testing.T) {
 	k := newCase(t, shippedNamespace)
 	k.deploy(shippedName, 2, 2*time.Second, 0)
 	now := time.Now()
-	b := burst{now.Add(36 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day, quietLoad} // in 26 to 36 s
+	b := burst{soon(now), 10 * time.Minute, day, quietLoad}
 	e := startEmulator(t, k.client, &emulatedModel{name: shippedName, namespace: shippedNamespace, offered: quietLoad})
 	p := startPrometheusOf(k.waiter, e, burstScrape, b.enginePast(now)...)
 	config, err := k.cluster.observerConfig()
@@ -117,7 +121,7 @@ func TestFromZeroByForecast(t *testing.T) {
 	k := newCase(t, "foreseen")
 	k.deploy(model, 0, 2*time.Second, 0)
 	now := time.Now()
-	b := burst{now.Add(36 * time.Second).Truncate(10 * time.Second), 10 * time.Minute, day, 0} // in 26 to 36 s
+	b := burst{soon(now), 10 * time.Minute, day, 0}
 	e := startEmulator(t, k.client, &emulatedModel{name: model, namespace: k.namespace, gateway: true})
 	p := startPrometheusOf(k.waiter, e, burstScrape, b.gatewayPast(now, model)...)
 	config, err := k.cluster.observerConfig()

@@ -86,6 +86,9 @@ type modelFacts struct {
 func factsOf(o planner.Observation) facts {
 	f := facts{Inventory: o.Inventory, Quotas: o.Quotas, Cohorts: o.Cohorts}
 	for _, m := range o.Models {
+		if m.Actuator != nil {
+			m.Actuator.HPADesired = nil // the controller's own, at its own time
+		}
 		f.Models = append(f.Models, modelFacts{m.Name, m.Replicas, m.Actuator})
 	}
 	return f

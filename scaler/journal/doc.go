@@ -37,4 +37,9 @@
 //
 // A file that is not a sound journal of this schema version is set aside under another name with its bytes untouched,
 // the Report says why, and a fresh one is started.
+//
+// # Forecasters
+//
+// Snapshots keeps what forecasters have learned in plain files in a folder beside the journal: half a megabyte a model that
+// is written anew every hour would only pass through the database, and losing one costs no more than reading a history.
 package journal

@@ -34,7 +34,8 @@ func (w *world) actuator(model string) *planner.Actuator {
 		out.ScaleInPaused = out.ScaleInPaused || a.ScaleInPaused
 		out.ScaleOutPaused = out.ScaleOutPaused || a.ScaleOutPaused
 		out.ReplicasMin, out.ReplicasMax = plus(out.ReplicasMin, a.ReplicasMin), plus(out.ReplicasMax, a.ReplicasMax)
-		out.PausedAt, out.Fallback = nil, nil // there is no one value
+		// There is no one value.
+		out.PausedAt, out.Fallback, out.ScaleDownTolerance, out.ScaleUp, out.HPADesired = nil, nil, nil, nil, nil
 	}
 	return out
 }
@@ -55,6 +56,9 @@ func (w *world) settings(s *scaledObject) *planner.Actuator {
 	}
 	a := &planner.Actuator{ScaleUpTolerance: min(w.tolerance(s), toleranceMax), Paused: s.paused, PausedAt: s.pausedAt,
 		ScaleInPaused: s.noScaleIn, ScaleOutPaused: s.noOut, ReplicasMin: &low, ReplicasMax: &high}
+	if h := w.hpaOf(s); h != nil {
+		a.ScaleDownTolerance, a.ScaleUp, a.HPADesired = h.scaleDownTolerance, h.scaleUp, h.desired
+	}
 	if s.fallback != nil {
 		f := *s.fallback
 		a.Fallback = &f
@@ -66,15 +70,21 @@ func (w *world) settings(s *scaledObject) *planner.Actuator {
 // ScaledObject asks for.
 func (w *world) tolerance(s *scaledObject) float64 {
 	wish := s.tolerance
-	if w.unknown[hpas] == "" {
-		if h := w.hpas[object{s.namespace, s.hpa}]; h != nil {
-			wish = h.scaleUpTolerance
-		}
+	if h := w.hpaOf(s); h != nil {
+		wish = h.scaleUpTolerance
 	}
 	if wish == nil || *wish < 0 {
 		return defaultTolerance
 	}
 	return *wish
+}
+
+// hpaOf is the HPA that KEDA made of a ScaledObject; nil when there is none or it is unknown.
+func (w *world) hpaOf(s *scaledObject) *hpa {
+	if w.unknown[hpas] != "" {
+		return nil
+	}
+	return w.hpas[object{s.namespace, s.hpa}]
 }
 
 func plus(a, b *int) *int {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"forewarm/planner"
 )
 
@@ -25,6 +27,7 @@ func (w *world) inventory(models []Model, targets map[string]target) (*planner.I
 		for res := range n.gpus {
 			unit, strategy := w.unit(n, res, used[n.name][res])
 			unit.Usable, unit.OnlyFor, unit.Domain = open && strategy == "", only, domain
+			unit.Zone = n.labels[corev1.LabelTopologyZone]
 			if strategy == "" {
 				unit.Tenants = tenants[res][n.name]
 			}
@@ -33,6 +36,7 @@ func (w *world) inventory(models []Model, targets map[string]target) (*planner.I
 		if len(n.gpus) == 0 {
 			for product, unit := range byDRA[n.name] {
 				unit.Usable, unit.OnlyFor, unit.Domain = open, only, domain
+				unit.Zone = n.labels[corev1.LabelTopologyZone]
 				all.add(poolKey{first(n.labels, poolLabels), product, ""}, resourceGPU, unit)
 			}
 		}
@@ -244,13 +248,24 @@ func (k poolKey) name(products int) string {
 // growth says what can still be launched into a pool, and what is on its way.
 func (w *world) growth(p *planner.Pool, group, res string) {
 	for _, c := range w.nodeClaims {
-		if group != "" && c.pool == group && !c.initialized && !c.deleting {
+		if group == "" || c.pool != group || c.initialized || c.deleting {
+			continue
+		}
+		at, listed := slices.BinarySearchFunc(p.Nodes, c.node, func(n planner.Node, name string) int { return cmp.Compare(n.Name, name) })
+		if listed {
+			p.Nodes[at].Launching = !p.Nodes[at].Usable
+		} else {
 			p.Launching++
 		}
 	}
 	np := w.nodePools[object{name: group}]
 	if np == nil || p.GPUsPerNode == 0 {
 		return
+	}
+	p.Group, p.Static, p.Spot = group, np.static, np.spot
+	if most, ok := np.limits["nodes"]; ok && np.static {
+		n := int(most.Value())
+		p.NodesMax = &n
 	}
 	var like *node
 	for _, n := range p.Nodes {

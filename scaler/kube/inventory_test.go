@@ -192,12 +192,24 @@ func TestInventoryOfNodePools(t *testing.T) {
 	got := inventoryOf(t, nil, nodePoolYAML,
 		nodeYAML("n", time.Hour, h100+", karpenter.sh/nodepool: big, karpenter.sh/initialized: 'true'", gpus8))
 	same(t, "pools", got.Pools, []planner.Pool{
-		{Name: "big", Product: "NVIDIA-H100-80GB-HBM3", GPUsPerNode: 8, Launchable: ptr(2), Launching: 1,
+		{Name: "big", Product: "NVIDIA-H100-80GB-HBM3", GPUsPerNode: 8, Launchable: ptr(2), Launching: 1, Group: "big",
 			Nodes: []planner.Node{{Name: "n", GPUs: 8, FreeGPUs: 8, Usable: true}}},
-		{Name: "empty", Product: "B200", GPUsPerNode: 8, Launchable: ptr(3), Nodes: []planner.Node{}},
+		{Name: "empty", Product: "B200", GPUsPerNode: 8, Launchable: ptr(3), Group: "empty", Nodes: []planner.Node{}},
 	})
+	// The second claim's node is registered and not initialized: it is one of the nodes, and not counted once more.
+	registered := strings.Replace(nodePoolYAML, `status: {conditions: [{type: Launched`, `status: {nodeName: "m", conditions: [{type: Launched`, 1)
+	registered = strings.Replace(registered, "values: [on-demand]", "values: [on-demand, spot]", 1)
+	got = inventoryOf(t, nil, registered, nodeYAML("n", time.Hour, h100+", karpenter.sh/nodepool: big, karpenter.sh/initialized: 'true'", gpus8),
+		nodeWith("m", time.Minute, h100+", karpenter.sh/nodepool: big", gpus8, "unschedulable: true"))
+	if p := got.Pools[0]; p.Launching != 0 || len(p.Nodes) != 2 || p.Nodes[0].Usable || !p.Nodes[0].Launching || p.Nodes[1].Launching || !p.Spot {
+		t.Errorf("a registered node is not on its way, or the pool not spot: %s", asJSON(t, p))
+	}
 	static := strings.Replace(nodePoolYAML, "spec:\n  limits: {nvidia", "spec:\n  replicas: 1\n  limits: {nvidia", 1)
+	static = strings.Replace(static, "limits: {nvidia", "limits: {nodes: 4, nvidia", 1)
 	got = inventoryOf(t, nil, static, nodeYAML("n", time.Hour, h100+", karpenter.sh/nodepool: big", gpus8))
+	if p := got.Pools[0]; !p.Static || p.NodesMax == nil || *p.NodesMax != 4 {
+		t.Errorf("a pool of four nodes at most that are set, got %s", asJSON(t, p))
+	}
 	if l := got.Pools[0].Launchable; l == nil || *l != 0 {
 		t.Errorf("a static pool launches no node for a pending pod, got %s", asJSON(t, l))
 	}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type nodePool struct {
 	// gpus and product are what its requirements pin down; 0 and empty when they leave a choice.
 	gpus    int
 	product string
+	spot    bool // it may launch nodes that the provider takes away at any time
 }
 
 // gpuCountLabels are requirements that say how many GPUs a node of the pool has.
@@ -49,6 +51,9 @@ func nodePoolFacts(u *unstructured.Unstructured) (*nodePool, error) {
 		values, _, _ := unstructured.NestedStringSlice(m, "values")
 		if operator == "In" && len(values) == 1 {
 			pinned[key] = strings.Clone(values[0])
+		}
+		if key == "karpenter.sh/capacity-type" && operator == "In" {
+			p.spot = slices.Contains(values, "spot")
 		}
 	}
 	p.product = first(pinned, productLabels)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -203,13 +204,23 @@ type quotaRequest struct {
 	object
 	queue   string  // LocalQueue
 	waiting amounts // nil once it has quota, is finished or is not active
+
+	uid    string
+	owners []reference // its job, or the pods of its group
+	// evictedFor is the UID of the Workload that it made room for, at evictedAt; empty when it did not, or has quota again.
+	evictedFor string
+	evictedAt  time.Time
 }
 
 // quotaRequestFacts converts a Workload. What it asks for is what its pod templates ask for, times their counts; what
 // Kueue adds or leaves out by its own configuration concerns no GPUs.
 func quotaRequestFacts(u *unstructured.Unstructured) (*quotaRequest, error) {
 	queue, _, _ := unstructured.NestedString(u.Object, "spec", "queueName")
-	r := &quotaRequest{object: objectOf(u), queue: strings.Clone(queue)}
+	r := &quotaRequest{object: objectOf(u), queue: strings.Clone(queue), uid: strings.Clone(string(u.GetUID()))}
+	for _, o := range u.GetOwnerReferences() {
+		r.owners = append(r.owners, reference{kind: strings.Clone(o.Kind), name: strings.Clone(o.Name)})
+	}
+	r.readEviction(u)
 	active, stated, _ := unstructured.NestedBool(u.Object, "spec", "active")
 	if stated && !active || isTrue(u.Object, "QuotaReserved") || isTrue(u.Object, "Finished") {
 		return r, nil
@@ -239,6 +250,46 @@ func quotaRequestFacts(u *unstructured.Unstructured) (*quotaRequest, error) {
 		}
 	}
 	return r, nil
+}
+
+// readEviction takes the preemptor out of the condition Evicted with reason Preempted: "Preempted to accommodate a workload
+// (UID: x, JobUID: y) due to …"; the oldest versions have no JobUID.
+func (r *quotaRequest) readEviction(u *unstructured.Unstructured) {
+	r.evictedAt = trueSince(u.Object, "Evicted")
+	if r.evictedAt.IsZero() {
+		return
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, item := range conditions {
+		m, _ := item.(map[string]any)
+		kind, _, _ := unstructured.NestedString(m, "type")
+		reason, _, _ := unstructured.NestedString(m, "reason")
+		message, _, _ := unstructured.NestedString(m, "message")
+		if _, rest, found := strings.Cut(message, "(UID: "); kind == "Evicted" && reason == "Preempted" && found {
+			if end := strings.IndexAny(rest, ",)"); end >= 0 {
+				r.evictedFor = strings.Clone(rest[:end])
+			}
+		}
+	}
+}
+
+// indexEvictions finds out for whom Kueue made workloads leave.
+func (w *world) indexEvictions() {
+	w.evictions = map[Workload][]time.Time{}
+	byUID := map[string]*quotaRequest{}
+	for _, r := range w.waiting {
+		byUID[r.uid] = r
+	}
+	for _, r := range w.waiting {
+		preemptor := byUID[r.evictedFor]
+		if r.evictedFor == "" || preemptor == nil {
+			continue
+		}
+		for _, o := range preemptor.owners {
+			key := Workload{preemptor.namespace, o.kind, o.name}
+			w.evictions[key] = append(w.evictions[key], r.evictedAt)
+		}
+	}
 }
 
 // isTrue reports whether an object has a condition with status True.

@@ -71,6 +71,15 @@ func New(clients Clients, cfg Config, models []Model, log *slog.Logger) (*Observ
 // before Run.
 func (o *Observer) AskForAnswers(f FirstAnswer) { o.logs.answer = f }
 
+// TakeOver makes o go on with what another Observer of the same cluster has watched, which must not be asked any more
+// once o is: a start under way at the change is told when it ends, and one that has ended is told by o. It is called before
+// the first Observe of o. What the other one still reads about a start when its Run ends (its log, its first answer) is cut
+// short: that start is told without it.
+func (o *Observer) TakeOver(from *Observer) {
+	o.starts = from.starts
+	o.logs.takeOver(from.logs)
+}
+
 // discoverRetry is how soon a discovery that failed is tried again.
 const discoverRetry = 10 * time.Second
 

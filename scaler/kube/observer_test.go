@@ -23,6 +23,8 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"forewarm/coldstart"
 )
 
 // cluster is client-go's fake of an API server, in three views, as the Observer uses them.
@@ -194,6 +196,72 @@ func TestObserveFollowsTheCluster(t *testing.T) {
 		m = obs.Models[0]
 		if err != nil || m.Replicas.Ready != 1 || len(m.Starts) != 1 || m.Starts[0].Total != 20*time.Second {
 			t.Fatalf("the start is not seen: %s, %v", asJSON(t, obs), err)
+		}
+	})
+}
+
+// An Observer that takes over from another, as a changed configuration makes one do, tells the start that the other one saw
+// begin, and the one that the other one had not told yet, each once; the starts of a model that is planned no more are
+// forgotten.
+func TestTakeOver(t *testing.T) {
+	c := newCluster(t, chatDocs())
+	observing(t, c, chat, func(t *testing.T, old *Observer) {
+		now := time.Now()
+		if _, err := old.Observe(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		list, _ := objects(t, podDoc{name: "chat-n", owner: "ReplicaSet/chat-5d", node: "gpu", gpus: 4}.yaml())
+		p := list[0].(*corev1.Pod)
+		p.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
+		pods := c.kube.CoreV1().Pods("serving")
+		if _, err := pods.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := old.Observe(t.Context(), now.Add(15*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		old.logs.told["chat"] = []coldstart.Sample{{ID: "read meanwhile"}}
+		old.starts.open["x"] = openStart{model: "no longer planned", since: now}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(21 * time.Second))}}
+		if _, err := pods.UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		between, err := New(c.clients(), DefaultConfig(), chat, nil) // one that is replaced before it is asked
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := New(c.clients(), DefaultConfig(), chat, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		between.TakeOver(old)
+		o.TakeOver(between)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- o.Run(ctx) }()
+		if err := o.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"read meanwhile uid-chat-n", ""} {
+			obs, err := o.Observe(t.Context(), now.Add(30*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			for _, s := range obs.Models[0].Starts {
+				told = append(told, s.ID)
+			}
+			if got := strings.Join(told, " "); got != want {
+				t.Errorf("told %q, want %q", got, want)
+			}
+		}
+		if len(o.starts.open) != 0 {
+			t.Errorf("open are %v", o.starts.open)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -1,13 +1,14 @@
 package kube
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"forewarm/coldstart/evidence"
 )
 
 // object is the identity of a kept object. It is all that a store of client-go asks of one.
@@ -103,7 +104,10 @@ type pod struct {
 	crashed                bool // not ready now, and its engine ended too late for that to be part of the start
 
 	// The times the conditions tell; zero is unknown.
-	readyAt, scheduledAt, sandboxAt, initializedAt, startedAt time.Time
+	readyAt, scheduledAt, startedAt time.Time
+
+	// downloads are the runs of init containers that fetch weights.
+	downloads []period
 
 	// The container that serves (the first that asks for GPUs, else the first), its image, and when its newest and its last
 	// run but one began; zero is unknown.
@@ -177,7 +181,7 @@ func (out *pod) readEngine(p *corev1.Pod) {
 			continue
 		}
 		out.engineRestarted = s.RestartCount > 0
-		out.backingOff = s.State.Waiting != nil && slices.Contains(backOffs, s.State.Waiting.Reason)
+		out.backingOff = s.State.Waiting != nil && evidence.BacksOff(s.State.Waiting.Reason)
 		out.crashed = !out.ready && lastCrash(s).Sub(out.startable()) > retryWithin
 		if s.State.Running != nil {
 			out.runAt = s.State.Running.StartedAt.UTC()
@@ -186,16 +190,20 @@ func (out *pod) readEngine(p *corev1.Pod) {
 			out.lostRun = t.StartedAt.UTC()
 		}
 	}
+	for i := range p.Status.InitContainerStatuses {
+		s := &p.Status.InitContainerStatuses[i]
+		if t := s.State.Terminated; t != nil && evidence.FetchesWeights(s.Name) && t.FinishedAt.After(t.StartedAt.Time) {
+			out.downloads = append(out.downloads, period{t.StartedAt.UTC(), t.FinishedAt.UTC()})
+		}
+	}
 }
+
+// period is a stretch of time.
+type period struct{ from, to time.Time }
 
 // retryWithin is how long after a pod was bound to its node a restart of its engine still counts as part of its start:
 // later, it is a crash of a replica that served.
 const retryWithin = time.Hour
-
-// backOffs are the reasons for which a container waits that do not pass by waiting: pkg/kubelet/images/types.go and
-// pkg/kubelet/kuberuntime of Kubernetes.
-var backOffs = []string{"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
-	"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
 // startable is when the pod could begin to start: bound to a node, since it may wait for hours for one, else created.
 func (out *pod) startable() time.Time {
@@ -231,10 +239,6 @@ func (out *pod) readConditions(p *corev1.Pod) {
 			notReadySince = at
 		case c.Type == corev1.PodScheduled && is:
 			out.scheduledAt = at
-		case c.Type == corev1.PodReadyToStartContainers && is:
-			out.sandboxAt = at
-		case c.Type == corev1.PodInitialized && is:
-			out.initializedAt = at
 		}
 	}
 	restarted := false

@@ -91,6 +91,11 @@ type replica struct {
 	failed  bool
 }
 
+// pending says whether a pod of the replica has no node yet, so that room must be found for the whole of it.
+func (r *replica) pending() bool {
+	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.node == "" })
+}
+
 // found is what is known about a model's replicas. replicas is nil when they are unknown; problem says why, or what is
 // odd about those that are known.
 type found struct {
@@ -134,7 +139,7 @@ func (w *world) replicas(m Model, t target, owned map[Workload][]*pod, wasReady 
 				stuck = append(stuck, r.pods[0].String())
 			default:
 				f.replicas.Starting = append(f.replicas.Starting,
-					planner.StartingReplica{ID: r.id, Since: r.since, Path: w.path(r)})
+					planner.StartingReplica{ID: r.id, Since: r.since, Path: w.path(r), Pending: r.pending()})
 			}
 		}
 	}
@@ -236,6 +241,14 @@ func (r *replica) stuck(now time.Time) bool {
 // crashed reports whether an engine of the replica ended too late for that to be part of a start.
 func (r *replica) crashed() bool {
 	return slices.ContainsFunc(r.pods, func(p *pod) bool { return p.crashed })
+}
+
+// node is the node of a replica of one pod; empty for several, and before it is bound.
+func (r *replica) node() string {
+	if len(r.pods) != 1 || r.size != 1 {
+		return ""
+	}
+	return r.pods[0].node
 }
 
 // last is the pod that the replica waits, or waited, for longest.

@@ -132,7 +132,7 @@ func TestReplicasByState(t *testing.T) {
 	same(t, "replicas", got.replicas, planner.Replicas{Ready: 1, Leaving: 1, Desired: ptr(4), Starting: []planner.StartingReplica{
 		{ID: "uid-chat-c", Since: t0.Add(-9 * time.Minute), Path: coldstart.ColdNode},
 		{ID: "uid-chat-s", Since: t0.Add(-90 * time.Second), Path: coldstart.WarmNode},
-		{ID: "uid-chat-p", Since: t0.Add(-10 * time.Second)},
+		{ID: "uid-chat-p", Since: t0.Add(-10 * time.Second), Pending: true},
 	}})
 	if !strings.Contains(got.problem, "serving/chat-x") {
 		t.Errorf("the pod that lost its readiness is not named: %q", got.problem)
@@ -291,10 +291,10 @@ func TestStarts(t *testing.T) {
 	got := step(t0, old, a, c, quick)
 	same(t, "starts", got, []coldstart.Sample{
 		{ID: "uid-chat-a", Key: coldstart.Key{Model: "chat", Path: coldstart.ColdNode}, Started: t0.Add(-300 * time.Second),
-			Total: 280 * time.Second, Outcome: coldstart.Served, Phases: map[coldstart.Phase]time.Duration{
+			Total: 280 * time.Second, Outcome: coldstart.Served, Node: "new", Phases: map[coldstart.Phase]time.Duration{
 				coldstart.NodeLaunch: 100 * time.Second, coldstart.NodeReady: 30 * time.Second, coldstart.Schedule: 20 * time.Second,
-				coldstart.ContainerStart: 10 * time.Second, coldstart.ImagePull: 60 * time.Second, coldstart.Unattributed: 60 * time.Second},
-			Sources: fromEvents(coldstart.NodeLaunch, coldstart.NodeReady, coldstart.Schedule, coldstart.ContainerStart, coldstart.ImagePull)},
+				coldstart.ContainerStart: 70 * time.Second, coldstart.Unattributed: 60 * time.Second},
+			Sources: fromEvents(coldstart.NodeLaunch, coldstart.NodeReady, coldstart.Schedule, coldstart.ContainerStart)},
 		// Deleted while it started: not a failure, but a bound from below.
 		{ID: "uid-chat-b", Key: coldstart.Key{Model: "chat", Path: coldstart.WarmNode}, Started: t0.Add(-100 * time.Second),
 			Total: 70 * time.Second, Outcome: coldstart.Pending},
@@ -302,7 +302,7 @@ func TestStarts(t *testing.T) {
 			Outcome: coldstart.Failed},
 		// Ready in the second it was created: the API tells no finer time.
 		{ID: "uid-chat-q", Key: coldstart.Key{Model: "chat", Path: coldstart.WarmNode}, Started: t0.Add(-5 * time.Second),
-			Total: time.Second, Outcome: coldstart.Served, Phases: map[coldstart.Phase]time.Duration{coldstart.Unattributed: time.Second},
+			Total: time.Second, Outcome: coldstart.Served, Node: "old", Phases: map[coldstart.Phase]time.Duration{coldstart.Unattributed: time.Second},
 			Sources: fromEvents()},
 	})
 	for _, sample := range got {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -157,16 +158,55 @@ func ratio(obj map[string]any, path ...string) (*float64, error) {
 // hpa is what is kept of a HorizontalPodAutoscaler.
 type hpa struct {
 	object
-	scaleUpTolerance *float64
+	scaleUpTolerance, scaleDownTolerance *float64
+	scaleUp                              *planner.ScalingRules
+	desired                              *int
 }
 
 // hpaFacts converts an HPA. A tolerance is there only when the API server keeps it (KEP-4951: alpha in Kubernetes 1.33,
 // on by default from 1.35); with the gate off the field is dropped, and the ScaledObject's wish has no effect.
 func hpaFacts(h *autoscalingv2.HorizontalPodAutoscaler) *hpa {
 	out := &hpa{object: objectOf(h)}
-	if b := h.Spec.Behavior; b != nil && b.ScaleUp != nil && b.ScaleUp.Tolerance != nil {
-		f := b.ScaleUp.Tolerance.AsApproximateFloat64()
-		out.scaleUpTolerance = &f
+	if b := h.Spec.Behavior; b != nil {
+		out.scaleUpTolerance, out.scaleDownTolerance = toleranceOf(b.ScaleUp), toleranceOf(b.ScaleDown)
+		out.scaleUp = scalingRules(b.ScaleUp)
+	}
+	// 0 until the controller has looked for the first time.
+	if d := int(h.Status.DesiredReplicas); d > 0 {
+		out.desired = &d
+	}
+	return out
+}
+
+func toleranceOf(r *autoscalingv2.HPAScalingRules) *float64 {
+	if r == nil || r.Tolerance == nil {
+		return nil
+	}
+	f := min(max(r.Tolerance.AsApproximateFloat64(), 0), toleranceMax)
+	return &f
+}
+
+// scalingRules converts the policies that bound growth; nil stands for the HPA's defaults, which the API server may have
+// written out, and for what the API does not allow.
+func scalingRules(r *autoscalingv2.HPAScalingRules) *planner.ScalingRules {
+	if r == nil || len(r.Policies) == 0 {
+		return nil
+	}
+	out := &planner.ScalingRules{SmallestCounts: r.SelectPolicy != nil && *r.SelectPolicy == autoscalingv2.MinChangePolicySelect}
+	for _, p := range r.Policies {
+		if p.Value <= 0 || p.PeriodSeconds <= 0 || p.PeriodSeconds > 3600 {
+			return nil
+		}
+		policy := planner.ScalingPolicy{Period: time.Duration(p.PeriodSeconds) * time.Second}
+		if p.Type == autoscalingv2.PercentScalingPolicy {
+			policy.Percent = int(p.Value)
+		} else {
+			policy.Pods = int(p.Value)
+		}
+		out.Policies = append(out.Policies, policy)
+	}
+	if out.Default() {
+		return nil
 	}
 	return out
 }

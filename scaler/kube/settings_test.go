@@ -42,6 +42,16 @@ spec: {maxReplicas: 9, scaleTargetRef: {kind: Deployment, name: chat}` + behavio
 		{"the API server dropped it", docs(scaledObjectFor("chat", "Deployment", "chat", wish), hpa("")), &plain},
 		{"an absurd tolerance", docs(scaledObjectFor("chat", "Deployment", "chat", ""), hpa(`, behavior: {scaleUp: {tolerance: "200"}}`)),
 			with(func(a *planner.Actuator) { a.ScaleUpTolerance = 10 })},
+		{"the HPA's policies, and what it asks for", docs(scaledObjectFor("chat", "Deployment", "chat", ""), hpa(`, behavior: {
+scaleUp: {selectPolicy: Min, policies: [{type: Pods, value: 2, periodSeconds: 60}, {type: Percent, value: 50, periodSeconds: 30}]},
+scaleDown: {tolerance: 200m}}`)+"\nstatus: {desiredReplicas: 7}\n"),
+			with(func(a *planner.Actuator) {
+				a.ScaleDownTolerance, a.HPADesired = ptr(0.2), ptr(7)
+				a.ScaleUp = &planner.ScalingRules{SmallestCounts: true, Policies: []planner.ScalingPolicy{
+					{Pods: 2, Period: time.Minute}, {Percent: 50, Period: 30 * time.Second}}}
+			})},
+		{"the HPA's defaults, written out", docs(scaledObjectFor("chat", "Deployment", "chat", ""), hpa(`, behavior: {
+scaleUp: {policies: [{type: Pods, value: 4, periodSeconds: 15}, {type: Percent, value: 100, periodSeconds: 15}]}}`)), &plain},
 		{"paused", annotated("autoscaling.keda.sh/paused: 'true'"), with(func(a *planner.Actuator) { a.Paused = true })},
 		{"paused by anything that is no boolean", annotated("autoscaling.keda.sh/paused: 'yes please'"), with(func(a *planner.Actuator) { a.Paused = true })},
 		{"not paused", annotated("autoscaling.keda.sh/paused: 'false'"), &plain},

@@ -23,8 +23,8 @@ type startEvent struct {
 }
 
 // The reasons that are kept. Of the kubelet: Pulling, Pulled, Started; of the scheduler: Preempted, said of the pod that
-// has to go; of the cluster autoscaler: TriggeredScaleUp.
-var startReasons = []string{reasonPulling, reasonPulled, reasonStarted, reasonPreempted, reasonScaleUp}
+// has to go; of the cluster autoscaler: TriggeredScaleUp; of Karpenter: Nominated, which names the NodeClaim that it launches.
+var startReasons = []string{reasonPulling, reasonPulled, reasonStarted, reasonPreempted, reasonScaleUp, reasonNominated}
 
 const (
 	reasonPulling   = "Pulling"
@@ -32,6 +32,7 @@ const (
 	reasonStarted   = "Started"
 	reasonPreempted = "Preempted"
 	reasonScaleUp   = "TriggeredScaleUp"
+	reasonNominated = "Nominated"
 )
 
 // startEventFacts converts an event; one that tells nothing about a start is not kept.
@@ -48,7 +49,7 @@ func startEventFacts(obj any) (any, error) {
 	if _, name, found := strings.Cut(strings.TrimSuffix(e.InvolvedObject.FieldPath, "}"), "{"); found {
 		out.container = strings.Clone(name)
 	}
-	if e.Reason == reasonPulled || e.Reason == reasonPreempted {
+	if slices.Contains([]string{reasonPulled, reasonPreempted, reasonNominated}, e.Reason) {
 		out.message = strings.Clone(e.Message)
 	}
 	if out.first.IsZero() || e.FirstTimestamp.IsZero() {
@@ -76,14 +77,11 @@ func (w *world) indexEvents(all []*startEvent) {
 	}
 }
 
-// pull is the pull of one image: from the first attempt to the image, the back-off between failed ones included.
-type pull struct{ from, to time.Time }
-
-// pulls are the finished pulls that events tell of. The kubelet's own duration is finer than the whole seconds of the
-// times.
-func pulls(events []*startEvent) []pull {
+// pulls are the finished pulls of images that events tell of, each from the first attempt to the image, the back-off
+// between failed ones included. The kubelet's own duration is finer than the whole seconds of the times.
+func pulls(events []*startEvent) []period {
 	begun := map[string]time.Time{}
-	var out []pull
+	var out []period
 	for _, e := range events {
 		if e.reason == reasonPulling && begun[e.container].IsZero() {
 			begun[e.container] = e.first
@@ -96,7 +94,7 @@ func pulls(events []*startEvent) []pull {
 		if b := begun[e.container]; !b.IsZero() && (took == 0 || b.Before(from.Add(-2*time.Second))) {
 			from = b
 		}
-		out = append(out, pull{from, to})
+		out = append(out, period{from, to})
 	}
 	return out
 }

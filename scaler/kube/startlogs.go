@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -56,6 +57,7 @@ type startLogs struct {
 	readers chan struct{}
 
 	mu      sync.Mutex
+	earlier *startLogs // of the Observer before this one; nil for none
 	waiting int
 	told    map[string][]coldstart.Sample // by model
 	failed  bool                          // the latest log could not be read
@@ -79,6 +81,7 @@ func (l *startLogs) readsFrom(api kubernetes.Interface) {
 func (l *startLogs) through(model string, new []ended, spawn func(func(context.Context))) []coldstart.Sample {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.takeTold(l.earlier)
 	out := l.told[model]
 	delete(l.told, model)
 	for _, e := range new {
@@ -94,6 +97,28 @@ func (l *startLogs) through(model string, new []ended, spawn func(func(context.C
 	}
 	slices.SortFunc(out, func(a, b coldstart.Sample) int { return strings.Compare(a.ID, b.ID) })
 	return out
+}
+
+// takeOver makes l tell what another one could and was not asked for.
+func (l *startLogs) takeOver(from *startLogs) {
+	from.mu.Lock()
+	from.takeTold(from.earlier)
+	from.earlier = nil
+	from.mu.Unlock()
+	l.earlier = from
+}
+
+// takeTold moves what another one could tell to l; nil has nothing. The caller holds l.mu.
+func (l *startLogs) takeTold(from *startLogs) {
+	if from == nil {
+		return
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	for model, starts := range from.told {
+		l.told[model] = append(l.told[model], starts...)
+	}
+	clear(from.told)
 }
 
 // ask tells a start with what its log says, and again with its first answer.
@@ -177,7 +202,8 @@ func (l *startLogs) explained(ctx context.Context, e ended) (coldstart.Sample, e
 	}
 	s := e.Sample
 	s.Phases, s.Sources = coldstart.Tally(coldstart.Timeline(s.Started, end, append(slices.Clone(e.spans), engine.Spans...), engine.Loose))
-	s.Key.Engine, s.Key.Weights, s.Key.Compile = engine.Name, engine.Weights, engine.Compile
+	s.Key.Engine, s.Key.Compile = cmp.Or(engine.Name, s.Key.Engine), engine.Compile
+	s.Key.Weights = cmp.Or(s.Key.Weights, engine.Weights) // weights that an init container fetched the engine finds there
 	if s.Key.Path == coldstart.WarmNode && s.Key.Image == coldstart.Cached && s.Key.Weights == coldstart.Cached {
 		s.Key.Path = coldstart.CachedWeights
 	}

@@ -20,9 +20,12 @@ func (w *world) served(model string, r *replica) (_ ended, ok bool) {
 	}
 	total = max(total, resolution)
 	e := ended{pod: last, spans: w.startSpans(last, r.since), Sample: coldstart.Sample{
-		ID: r.id, Started: r.since, Total: total, Outcome: coldstart.Served,
+		ID: r.id, Started: r.since, Total: total, Outcome: coldstart.Served, Node: r.node(),
 		Key: coldstart.Key{Model: model, Path: w.path(*r), Engine: evidence.ImageEngine(last.image), Image: w.imageCache(last)},
 	}}
+	if len(last.downloads) > 0 {
+		e.Key.Weights = coldstart.NotCached
+	}
 	_, e.run = w.runs(last)
 	e.complete = e.run.IsZero()
 	e.Phases, e.Sources = coldstart.Tally(coldstart.Timeline(r.since, r.since.Add(total), e.spans, nil))
@@ -45,22 +48,13 @@ func (w *world) startSpans(p *pod, since time.Time) []coldstart.Span {
 	first, last := w.runs(p)
 	step(coldstart.ContainerStart, p.scheduledAt, first)
 	step(coldstart.Retry, first, last)
-	events := w.events[p.uid]
-	for _, x := range pulls(events) {
+	// Without events (they are not read, or too old) nothing tells how much of the container's start was the pull.
+	for _, x := range pulls(w.events[p.uid]) {
 		step(coldstart.ImagePull, x.from, earliest(x.to, first)) // once the engine runs, nobody waits for another pull
 	}
-	if len(events) > 0 || first.IsZero() {
-		return out
+	for _, x := range p.downloads {
+		step(coldstart.WeightDownload, x.from, x.to)
 	}
-	// Without events (they are not read, or too old): from the sandbox, and the end of the init containers, to the
-	// container, which includes creating it.
-	begun := p.scheduledAt
-	for _, t := range []time.Time{p.sandboxAt, p.initializedAt} {
-		if t.After(begun) && !t.After(first) {
-			begun = t
-		}
-	}
-	step(coldstart.ImagePull, begun, first)
 	return out
 }
 
@@ -73,7 +67,7 @@ func (w *world) nodeSpans(p *pod, since time.Time) []coldstart.Span {
 			out = append(out, coldstart.Span{Phase: phase, From: from, To: to, Source: coldstart.FromEvents})
 		}
 	}
-	if c := w.claimOf(p.node); c != nil && c.awaited(since) {
+	if c := w.claimOf(p); c != nil && c.awaited(since) {
 		step(coldstart.NodeLaunch, c.created, c.launchedAt)
 		step(coldstart.NodeRegister, c.launchedAt, c.registeredAt)
 		step(coldstart.NodeReady, c.registeredAt, c.initializedAt)
@@ -97,16 +91,44 @@ func (w *world) nodeSpans(p *pod, since time.Time) []coldstart.Span {
 	return out
 }
 
-// claimOf is the NodeClaim of a node, nil when there is none.
-func (w *world) claimOf(node string) *nodeClaim {
-	if node == "" {
-		return nil
+// claimOf is the NodeClaim of a pod's node, or the one that Karpenter nominated last while it has no node; nil when there
+// is none.
+func (w *world) claimOf(p *pod) *nodeClaim {
+	named := func(c *nodeClaim) bool { return c.node == p.node }
+	if p.node == "" {
+		claim := w.nominated(p)
+		named = func(c *nodeClaim) bool { return c.name == claim }
 	}
-	i := slices.IndexFunc(w.nodeClaims, func(c *nodeClaim) bool { return c.node == node })
+	i := slices.IndexFunc(w.nodeClaims, named)
 	if i < 0 {
 		return nil
 	}
 	return w.nodeClaims[i]
+}
+
+// nominated is the NodeClaim that Karpenter's newest word about a pod names: "Pod should schedule on: nodeclaim/x"; empty
+// when there is none, or it names a node that is there.
+func (w *world) nominated(p *pod) string {
+	events := w.events[p.uid]
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].reason == reasonNominated {
+			_, claim, _ := strings.Cut(events[i].message, "nodeclaim/")
+			claim, _, _ = strings.Cut(claim, ",")
+			return strings.TrimSpace(claim)
+		}
+	}
+	return ""
+}
+
+// launching reports whether a node is on its way for a pod that has none.
+func (w *world) launching(p *pod, since time.Time) bool {
+	if p.node != "" {
+		return false
+	}
+	if c := w.claimOf(p); c != nil {
+		return c.awaited(since)
+	}
+	return slices.ContainsFunc(w.events[p.uid], func(e *startEvent) bool { return e.reason == reasonScaleUp })
 }
 
 // awaited reports whether a replica ordered at since had to wait for the claim.
@@ -158,18 +180,22 @@ func (w *world) imageCache(p *pod) coldstart.Cache {
 	return coldstart.CacheUnknown
 }
 
-// path tells a replica's start path as far as the API does: cold when one of its nodes is younger than it, or was not
-// initialised when it was ordered; reclaimed when a pod was preempted there for it; warm when neither; unknown before it
-// is bound. Whether the weights lie on the node already is not visible in the API, so warm node here means both: it is
+// path tells a replica's start path as far as the API does: cold when one of its nodes is younger than it, was not
+// initialised when it was ordered, or is on its way; reclaimed when batch work was preempted for it; warm when neither;
+// unknown before it is bound, when no node is launched for it. Whether the weights lie on the node already is not visible in the API, so warm node here means both: it is
 // what the next replica on an existing node would get. The engine's log tells (Config.StartLogs).
 func (w *world) path(r replica) coldstart.Path {
 	path := coldstart.WarmNode
 	for _, p := range r.pods {
 		n := w.byNode[p.node]
+		if n == nil && w.launching(p, r.since) {
+			path = coldstart.ColdNode
+			continue
+		}
 		if n == nil {
 			return coldstart.PathUnknown
 		}
-		c := w.claimOf(p.node)
+		c := w.claimOf(p)
 		switch {
 		case n.created.After(r.since), c != nil && c.awaited(r.since):
 			path = coldstart.ColdNode
@@ -180,9 +206,18 @@ func (w *world) path(r replica) coldstart.Path {
 	return path
 }
 
-// preempted reports whether the scheduler made another pod leave this one's node while this one waited.
+// preempted reports whether, while a pod waited, the scheduler made another one leave its node, or Kueue a workload give
+// up its quota for it.
 func (w *world) preempted(p *pod) bool {
-	return slices.ContainsFunc(w.preemptions[p.node], func(at time.Time) bool {
+	waited := func(at time.Time) bool {
 		return !at.Before(p.created) && (p.scheduledAt.IsZero() || !at.After(p.scheduledAt))
+	}
+	if slices.ContainsFunc(w.preemptions[p.node], waited) {
+		return true
+	}
+	given := slices.ContainsFunc(w.evictions[Workload{p.namespace, "Pod", p.name}], waited)
+	w.chain(p.namespace, p.owner, func(r reference) {
+		given = given || slices.ContainsFunc(w.evictions[Workload{p.namespace, r.kind, r.name}], waited)
 	})
+	return given
 }

@@ -58,6 +58,7 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []ende
 		case r.ready:
 			if watched || !before.IsZero() && r.since.After(before) && !s.ready[r.id] {
 				if served, ok := w.served(model, r); ok {
+					served.Key.Path = start.withReclaim(served.Key.Path)
 					out = append(out, served)
 				}
 			}
@@ -67,7 +68,7 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []ende
 			out = append(out, ended{Sample: start.ended(r.id, failed, now), complete: true})
 			delete(s.open, r.id)
 		case !r.leaving && !failed && !s.ready[r.id] && !r.lostReadiness():
-			s.open[r.id] = openStart{model: model, since: r.since, path: w.path(*r), last: now}
+			s.open[r.id] = openStart{model: model, since: r.since, path: start.withReclaim(w.path(*r)), last: now}
 		}
 	}
 	for id, start := range s.open {
@@ -80,8 +81,14 @@ func (s *startWatch) look(model string, w *world, f found, now time.Time) []ende
 	return out
 }
 
-// end forgets replicas that are gone, unless some model's could not be seen at this look.
+// end forgets models that are looked at no more, and replicas that are gone, unless some model's could not be seen at this
+// look.
 func (s *startWatch) end() {
+	for id, start := range s.open {
+		if !s.unknown[start.model] && !s.past[start.model].Equal(s.current) {
+			delete(s.open, id)
+		}
+	}
 	if len(s.unknown) > 0 {
 		return
 	}
@@ -101,6 +108,14 @@ func (o openStart) ended(id string, failed bool, at time.Time) coldstart.Sample 
 	}
 	return coldstart.Sample{ID: id, Key: coldstart.Key{Model: o.model, Path: o.path}, Started: o.since,
 		Total: max(0, at.Sub(o.since)), Outcome: outcome}
+}
+
+// withReclaim keeps that batch work had to go: Kueue's word of it is gone once that has quota again.
+func (o openStart) withReclaim(now coldstart.Path) coldstart.Path {
+	if o.path == coldstart.ReclaimedNode && (now == coldstart.WarmNode || now == coldstart.PathUnknown) {
+		return coldstart.ReclaimedNode
+	}
+	return now
 }
 
 // resolution is that of the times in the API.

@@ -70,6 +70,37 @@ status:
   - {type: Initialized, status: "True", lastTransitionTime: %s}`, stamp(created), stamp(launched), stamp(registered), stamp(initialized))
 }
 
+// initYAML is the status of an init container that has run; the first begins the list.
+func initYAML(name string, from, to time.Duration) string {
+	list := ""
+	if name == "certs" {
+		list = "  initContainerStatuses:\n"
+	}
+	return list + fmt.Sprintf("  - {name: %s, state: {terminated: {startedAt: %s, finishedAt: %s}}}\n", name, stamp(from), stamp(to))
+}
+
+// evictionYAML is a Kueue Workload that lost its quota to that of a pod, and the pod's.
+func evictionYAML(pod string, at time.Duration) string {
+	return fmt.Sprintf(`apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: batch, name: job-train, uid: uid-w1}
+status:
+  conditions:
+  - type: Evicted
+    status: "True"
+    reason: Preempted
+    lastTransitionTime: %s
+    message: "Preempted to accommodate a workload (UID: uid-w2, JobUID: uid-x) due to reclamation within the cohort; preemptor path: /all/serving; preemptee path: /all/batch"
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata:
+  namespace: serving
+  name: pod-chat
+  uid: uid-w2
+  ownerReferences: [{apiVersion: v1, kind: Pod, name: %s, uid: uid-x}]`, stamp(at), pod)
+}
+
 // servedStart is the start of chat-a in a world.
 func servedStart(t *testing.T, list ...string) (*world, ended) {
 	t.Helper()
@@ -122,8 +153,20 @@ func TestStartPhases(t *testing.T) {
 		image coldstart.Cache
 		want  string
 	}{
-		{"no event: from the sandbox's end to the container", []string{oldNode, startYAML(0, 280*time.Second, "")}, coldstart.WarmNode, "",
-			"schedule=200 image_pull=120 unattributed=220"},
+		{"no event: how much of it is the pull is not known", []string{oldNode, startYAML(0, 280*time.Second, "")}, coldstart.WarmNode, "",
+			"schedule=200 container_start=120 unattributed=220"},
+		{"init containers: one fetches weights", append([]string{oldNode, strings.Replace(startYAML(0, 250*time.Second, ""), "  containerStatuses:",
+			initYAML("certs", 390*time.Second, 385*time.Second)+initYAML("storage-initializer", 285*time.Second, 255*time.Second)+"  containerStatuses:", 1)},
+			pull...), coldstart.WarmNode, coldstart.NotCached, "schedule=200 image_pull=99.5 container_start=20.5 weight_download=30 unattributed=190"},
+		{"Kueue made batch work go", append([]string{oldNode, startYAML(0, 280*time.Second, ""), evictionYAML("chat-a", 450*time.Second)}, pull...),
+			coldstart.ReclaimedNode, coldstart.NotCached, "schedule=200 image_pull=99.5 container_start=20.5 unattributed=220"},
+		{"Kueue made batch work go for the whole workload", append([]string{oldNode, startYAML(0, 280*time.Second, ""),
+			strings.Replace(evictionYAML("chat", 450*time.Second), "kind: Pod, name", "kind: Deployment, name", 1)}, pull...),
+			coldstart.ReclaimedNode, coldstart.NotCached, "schedule=200 image_pull=99.5 container_start=20.5 unattributed=220"},
+		{"Kueue made batch work go for another one", append([]string{oldNode, startYAML(0, 280*time.Second, ""), evictionYAML("chat-b", 450*time.Second)}, pull...),
+			coldstart.WarmNode, coldstart.NotCached, "schedule=200 image_pull=99.5 container_start=20.5 unattributed=220"},
+		{"Kueue made batch work go before it was ordered", append([]string{oldNode, startYAML(0, 280*time.Second, ""), evictionYAML("chat-a", 650*time.Second)}, pull...),
+			coldstart.WarmNode, coldstart.NotCached, "schedule=200 image_pull=99.5 container_start=20.5 unattributed=220"},
 		{"a pull, and probes that fail", append([]string{oldNode, startYAML(0, 280*time.Second, "")}, pull...), coldstart.WarmNode, coldstart.NotCached,
 			"schedule=200 image_pull=99.5 container_start=20.5 unattributed=220"},
 		{"an image that is there", []string{oldNode, startYAML(0, 380*time.Second, ""), eventYAML("e1", "Pulled", "vllm",
@@ -328,5 +371,64 @@ func TestOtherEventsAreNotKept(t *testing.T) {
 		strings.Replace(eventYAML("c", "Pulling", "vllm", "x", time.Second, time.Second), "kind: Pod,", "kind: Job,", 1)))
 	if got := slices.Sorted(maps.Keys(w.events)); len(got) != 1 || len(w.events["uid-a"]) != 1 {
 		t.Errorf("kept are %v", got)
+	}
+}
+
+// A replica that waits for a node which is being launched is on the slow path before it is bound, by Karpenter's word or the
+// cluster autoscaler's; one that waits for something else is on none yet.
+func TestPathBeforeTheNode(t *testing.T) {
+	pending := podDoc{name: "chat-a", owner: "ReplicaSet/chat-5d", created: 100 * time.Second}
+	claim := func(created, initialized time.Duration) string {
+		return strings.Replace(claimYAML(created, created, created, initialized), "nodeName: gpu", `nodeName: ""`, 1)
+	}
+	nominated := func(node string) string {
+		return eventYAML("e1", "Nominated", "", "Pod should schedule on: "+node, 95*time.Second, 95*time.Second)
+	}
+	for why, tt := range map[string]struct {
+		docs []string
+		want coldstart.Path
+	}{
+		"nothing is said":                {nil, coldstart.PathUnknown},
+		"a node of Karpenter's":          {[]string{claim(90*time.Second, 10*time.Second), nominated("nodeclaim/h100-x")}, coldstart.ColdNode},
+		"two nodes of Karpenter's":       {[]string{claim(90*time.Second, 10*time.Second), nominated("nodeclaim/h100-x, node/gpu-2")}, coldstart.ColdNode},
+		"a NodeClaim that is gone":       {[]string{nominated("nodeclaim/h100-y")}, coldstart.PathUnknown},
+		"a node that is there":           {[]string{nominated("node/gpu-2")}, coldstart.PathUnknown},
+		"one that was there before":      {[]string{claim(900*time.Second, 800*time.Second), nominated("nodeclaim/h100-x")}, coldstart.PathUnknown},
+		"a node of another autoscaler's": {[]string{eventYAML("e1", "TriggeredScaleUp", "", "pod triggered scale-up", 95*time.Second, 95*time.Second)}, coldstart.ColdNode},
+	} {
+		t.Run(why, func(t *testing.T) {
+			text := strings.ReplaceAll(docs(tt.docs...), "uid: uid-a,", "uid: uid-chat-a,")
+			w := worldOf(t, docs(text, deploymentYAML, scaledObjectFor("chat", "Deployment", "chat", ""), podDocs(pending)))
+			targets := w.targets(chat)
+			f := w.replicas(chat[0], targets["chat"], w.owned(targets), func(string) bool { return false })
+			if f.replicas == nil || len(f.replicas.Starting) != 1 {
+				t.Fatalf("starting %s: %s", asJSON(t, f.replicas), f.problem)
+			}
+			if got := f.replicas.Starting[0].Path; got != tt.want {
+				t.Errorf("path %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A start for which Kueue made batch work go stays one on a reclaimed node when that work has quota again and Kueue says so
+// no more.
+func TestReclaimIsRemembered(t *testing.T) {
+	s := newStartWatch()
+	look := func(now time.Time, list ...string) []ended {
+		w := worldOf(t, docs(append(list, deploymentYAML, scaledObjectFor("chat", "Deployment", "chat", ""), nodeYAML("gpu", 30*24*time.Hour, "", ""))...))
+		targets := w.targets(chat)
+		s.begin(now)
+		defer s.end()
+		return s.look("chat", w, w.replicas(chat[0], targets["chat"], w.owned(targets), s.wasReady), now)
+	}
+	starting := strings.Replace(startYAML(0, 280*time.Second, ""), `type: Ready, status: "True"`, `type: Ready, status: "False"`, 1)
+	starting = strings.Replace(starting, stamp(60*time.Second), stamp(399*time.Second), 1) // not ready since it was bound
+	if told := look(t0.Add(-70*time.Second), starting, evictionYAML("chat-a", 450*time.Second)); len(told) != 0 {
+		t.Fatalf("told %v", told)
+	}
+	told := look(t0, startYAML(0, 280*time.Second, ""))
+	if len(told) != 1 || told[0].Key.Path != coldstart.ReclaimedNode {
+		t.Errorf("told %+v: want one start on a reclaimed node", told)
 	}
 }

@@ -30,6 +30,7 @@ type world struct {
 	claims        map[object]*resourceClaim
 	events        map[string][]*startEvent // by the UID of the pod, oldest first
 	preemptions   map[string][]time.Time   // by node
+	evictions     map[Workload][]time.Time // of workloads by Kueue, by whom they made room for
 
 	byNode   map[string]*node
 	children map[Workload][]*workload // by the owner that controls them, sorted by name
@@ -53,6 +54,7 @@ func (o *Observer) world(now time.Time) *world {
 	w.waiting, w.localQueues, w.flavors = sorted[quotaRequest](o.feeds), indexed[localQueue](o.feeds), indexed[flavor](o.feeds)
 	w.slices, w.claims = sorted[resourceSlice](o.feeds), indexed[resourceClaim](o.feeds)
 	w.indexEvents(sorted[startEvent](o.feeds))
+	w.indexEvictions()
 	w.nodePools, w.buffers, w.budgets = indexed[nodePool](o.feeds), sorted[buffer](o.feeds), sorted[disruptionBudget](o.feeds)
 	for _, k := range kinds {
 		if _, asked := o.absent[k.id()]; !asked {

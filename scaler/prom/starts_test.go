@@ -3,6 +3,7 @@ package prom
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"strings"
@@ -62,8 +63,12 @@ func TestStartsFromMetrics(t *testing.T) {
 	totals := map[int][]float64{0: {100, 101, 102}, 1: {400}, 3: {100, 150, 210, 5000}, 5: {120, 130}, 6: {99}}
 	f := healthy()
 	f.spoil = func(w http.ResponseWriter, _ *http.Request, path, query string) bool {
-		if path != "/api/v1/query_range" || !strings.HasPrefix(query, startsMetric) {
+		if path != "/api/v1/query_range" || !strings.Contains(query, "start_seconds") {
 			return false
+		}
+		if query == failedMetric+`{model="chat-70b"}` {
+			f.answer(w, map[string]any{"resultType": "matrix", "result": exportedStarts(map[int][]float64{2: {610}, 4: {5000}}, 8)})
+			return true
 		}
 		if query != startsMetric+`{model="chat-70b"}` {
 			t.Errorf("asked %s", query)
@@ -82,7 +87,7 @@ func TestStartsFromMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served, pending := 0, 0
+	served, pending, failed := 0, 0, 0
 	for _, x := range got {
 		if err := ledger.Add(x); err != nil {
 			t.Error(err)
@@ -95,13 +100,18 @@ func TestStartsFromMetrics(t *testing.T) {
 			if x.Total < 50*time.Minute || x.Total > 5000*time.Second {
 				t.Errorf("longer than every bucket: %v", x.Total)
 			}
+		case coldstart.Failed:
+			failed++
+			if x.Total < 500*time.Second {
+				t.Errorf("failed after %v", x.Total)
+			}
 		}
 		if text, _ := json.Marshal(x.Key); string(text) != `{"model":"chat-70b","path":"warm_node"}` {
 			t.Errorf("key %s", text)
 		}
 	}
-	if served != 10 || pending != 1 || len(ledger.Samples()) != 11 {
-		t.Errorf("%d served and %d pending of %d: want 10, 1 and 11", served, pending, len(ledger.Samples()))
+	if served != 10 || pending != 1 || failed != 2 || len(ledger.Samples()) != 13 {
+		t.Errorf("%d served, %d pending and %d failed of %d: want 10, 1, 2 and 13", served, pending, failed, len(ledger.Samples()))
 	}
 	lt := coldstart.Measure(got)
 	for p, want := range map[float64]float64{.3: 101, .85: 400} {
@@ -111,6 +121,26 @@ func TestStartsFromMetrics(t *testing.T) {
 	}
 	if _, err := s.Starts(t.Context(), "nobody", startsFrom, startsFrom.Add(time.Hour)); err == nil {
 		t.Error("a model that is not configured has starts")
+	}
+}
+
+// A process that began anew is told by all of its buckets together: one that has not fallen says nothing by itself.
+func TestCounterResets(t *testing.T) {
+	inf := math.Inf(1)
+	for _, test := range []struct {
+		why               string
+		before, now, want map[float64]float64
+	}{
+		{"no earlier value", nil, map[float64]float64{50: 0, 100: 2, inf: 2}, map[float64]float64{50: 0, 100: 2, inf: 2}},
+		{"two more", map[float64]float64{50: 1, 100: 3, inf: 3}, map[float64]float64{50: 1, 100: 4, inf: 5},
+			map[float64]float64{50: 0, 100: 1, inf: 2}},
+		{"all have fallen", map[float64]float64{50: 1, 100: 3, inf: 3}, map[float64]float64{50: 0, 100: 0, inf: 1}, nil},
+		{"one has fallen, the last has grown", map[float64]float64{50: 2, 100: 2, inf: 2}, map[float64]float64{50: 0, 100: 1, inf: 3}, nil},
+		{"none has fallen, but they do not fit together", map[float64]float64{50: 0, 100: 2, inf: 2}, map[float64]float64{50: 1, 100: 2, inf: 2}, nil},
+	} {
+		if got := less(test.now, test.before); !maps.Equal(got, test.want) || (got == nil) != (test.want == nil) {
+			t.Errorf("%s: got %v, want %v", test.why, got, test.want)
+		}
 	}
 }
 

@@ -151,6 +151,15 @@ func (e *Engine) prefillGoesOn() bool {
 	return e.planned && len(e.prefills) == 1 && int(e.prefills[0].take) == e.cfg.chunk(e.n)
 }
 
+// Unanswered reports whether a request is inside and had no first token by the last boundary.
+func (e *Engine) Unanswered(h Handle) bool {
+	s := e.live(h.ref)
+	return s != nil && s.first == 0 && !s.cancelled
+}
+
+// Blocks is the number of KV blocks of the replica.
+func (e *Engine) Blocks() int { return e.cfg.Blocks }
+
 // Cancel takes a request out at the first boundary at or after the present instant, where its Outcome comes from. It
 // reports whether the request was there.
 func (e *Engine) Cancel(h Handle) bool {
