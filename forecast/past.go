@@ -116,17 +116,23 @@ func (p *past) fold(z float64) {
 }
 
 // at returns the value of step i, NaN when it is missing, forgotten or not seen yet. Before the fine past it is that of
-// the coarse steps around i.
+// the coarse step around i.
 func (p *past) at(i int) float64 {
 	switch {
 	case i < 0 || i >= p.n:
 		return math.NaN()
 	case i >= p.n-len(p.fine):
 		return p.fine[i%len(p.fine)]
-	case p.coarse == nil:
-		return math.NaN()
 	}
-	// Between the middles of coarse steps lies a straight line: a stair would rise at one minute in ten only.
+	return p.coarseMean(i / p.per)
+}
+
+// smooth is at, but for straight lines between the middles of coarse steps in place of the stair: the difference of two
+// steps of a stair is that of two means of ten minutes, or nothing, by the minute that it is taken in.
+func (p *past) smooth(i int) float64 {
+	if i < 0 || i >= p.n-len(p.fine) {
+		return p.at(i)
+	}
 	own, place := i/p.per, 2*(i%p.per)+1-p.per
 	z, other := p.coarseMean(own), p.coarseMean(own+1)
 	if place < 0 {
@@ -140,7 +146,7 @@ func (p *past) at(i int) float64 {
 
 // coarseMean returns the mean of a coarse step; NaN when it is missing, forgotten or not complete.
 func (p *past) coarseMean(i int) float64 {
-	if i < 0 || i >= p.n/p.per || (p.n-1)/p.per-i >= len(p.coarse) {
+	if p.coarse == nil || i < 0 || i >= p.n/p.per || (p.n-1)/p.per-i >= len(p.coarse) {
 		return math.NaN()
 	}
 	return float64(p.coarse[i%len(p.coarse)])
