@@ -48,15 +48,18 @@ type model struct {
 	areaAt   int64
 	hpa      hpa
 	hpaActor *actor
-	answer   *int
-	answerAt int64
-	starts   []coldstart.Sample // ended since the last Observe
-	need     int                // replicas that the present minute's load needs, by the profile
-	tally    tally
-	asked    struct{ prompt, completion int64 } // tokens of all requests that arrived
-	router   router
-	engine   engine.Config
-	truth    planner.Profile // what a replica really carries within the SLO: what a minute's need is counted by
+	// activation and its actor are those of a model that may go to zero.
+	activation activation
+	kedaActor  *actor
+	answer     *int
+	answerAt   int64
+	starts     []coldstart.Sample // ended since the last Observe
+	need       int                // replicas that the present minute's load needs, by the profile
+	tally      tally
+	asked      struct{ prompt, completion int64 } // tokens of all requests that arrived
+	router     router
+	engine     engine.Config
+	truth      planner.Profile // what a replica really carries within the SLO: what a minute's need is counted by
 	// triggers are those of a policy that is not a Decision, in place of answer and sibling.
 	triggers []metric
 }
@@ -108,7 +111,7 @@ func (c *Cluster) newModel(cfg Model) (*model, error) {
 		return nil, err
 	}
 	m := &model{cfg: cfg, gen: gen, desired: max(cfg.Replicas, cfg.ReplicasMin),
-		hpa: hpa{cfg: c.world.Autoscaler, min: cfg.ReplicasMin, max: cfg.ReplicasMax}}
+		hpa: hpa{cfg: c.world.Autoscaler, min: max(1, cfg.ReplicasMin), max: cfg.ReplicasMax}}
 	m.tally.slo, m.tally.start = cfg.SLO, c.now
 	m.router = newRouter(cfg.Router, mix(c.seed, purposeRouter, nameSeed(cfg.Name)))
 	m.truth = cfg.Profile
@@ -121,6 +124,11 @@ func (c *Cluster) newModel(cfg Model) (*model, error) {
 	m.patience = c.timeline.add(func() { c.giveUp(m) })
 	m.hpaActor = c.timeline.add(func() { c.syncHPA(m) })
 	c.timeline.set(m.hpaActor, c.now+int64(c.world.Autoscaler.Sync))
+	if cfg.ReplicasMin == 0 {
+		m.activation = activation{cooldown: c.world.Autoscaler.CooldownPeriod, active: c.now}
+		m.kedaActor = c.timeline.add(func() { c.pollKEDA(m) })
+		c.timeline.set(m.kedaActor, c.now+int64(c.world.Autoscaler.PollingInterval))
+	}
 	m.minute = floorDiv(c.now, int64(time.Minute))
 	c.fetchMinute(m)
 	m.need = neededReplicas(m)
@@ -334,9 +342,16 @@ func (c *Cluster) serverEvent(r *replica) {
 // syncHPA is one period of a model's autoscaler.
 func (c *Cluster) syncHPA(m *model) {
 	c.timeline.set(m.hpaActor, c.now+int64(c.world.Autoscaler.Sync))
-	if c.now < c.troubles.apiOut {
+	if c.now < c.troubles.apiOut || m.desired == 0 {
 		return
 	}
+	m.desired = m.hpa.sync(c.now, m.desired, c.metricsOf(m))
+	c.reconcile(m)
+	c.seatPending()
+}
+
+// metricsOf are a model's triggers as KEDA reads them now.
+func (c *Cluster) metricsOf(m *model) []metric {
 	external := metric{target: 1, err: m.answer == nil || c.now-m.answerAt > int64(c.world.Autoscaler.AnswerAgeMax)}
 	if !external.err {
 		external.value = float64(*m.answer)
@@ -350,11 +365,9 @@ func (c *Cluster) syncHPA(m *model) {
 		metrics = m.triggers
 	}
 	if c.now < c.troubles.scalerOut { // KEDA reaches nobody: every trigger is in error
-		metrics = []metric{{target: 1, err: true}}
+		return []metric{{target: 1, err: true}}
 	}
-	m.desired = m.hpa.sync(c.now, m.desired, metrics)
-	c.reconcile(m)
-	c.seatPending()
+	return metrics
 }
 
 // signals are the model's gauges: waiting are the requests in the queue and those in replicas whose prefill has not

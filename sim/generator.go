@@ -26,8 +26,10 @@ type Generator struct {
 	holidays   map[string]bool
 	clients    []clientPath
 	bursts     map[int]dayBursts // by day, only recent ones
-	rand       *stream
-	scratch    []float64
+	// longPrompts: a burst changes the prompts' lengths.
+	longPrompts bool
+	rand        *stream
+	scratch     []float64
 }
 
 // NewGenerator returns the realisation of w that the seed names, or what is wrong with w.
@@ -58,6 +60,7 @@ func NewGenerator(w Workload, seed uint64) (*Generator, error) {
 		}
 	}
 	g.level = newLevelPath(w.Level, seed)
+	g.longPrompts = slices.ContainsFunc(w.Bursts, func(b Burst) bool { return b.PromptMultiple > 0 })
 	for i, c := range w.Clients {
 		g.everyday -= c.Share * float64(w.Requests)
 		g.clients = append(g.clients, newClientPath(c, float64(w.Requests), mix(seed, purposeSwitch, uint64(i))))
@@ -105,10 +108,14 @@ func (g *Generator) everydayRate(t time.Time) float64 {
 
 // lengthFactors scale the mean lengths of a time.
 func (g *Generator) lengthFactors(t time.Time) (prompt, completion float64) {
-	if g.table == nil {
-		return 1, 1
+	prompt, completion = 1, 1
+	if g.table != nil {
+		_, prompt, completion = g.table.at(t.UnixNano())
 	}
-	_, prompt, completion = g.table.at(t.UnixNano())
+	if g.longPrompts {
+		local := t.In(g.loc)
+		prompt *= g.burstsOn(local).promptFactor(g.w.Bursts, timeOfDay(local))
+	}
 	return prompt, completion
 }
 
@@ -158,8 +165,9 @@ func timeOfDay(local time.Time) time.Duration {
 
 // dayBursts are the draws of one day, one per Burst.
 type dayBursts []struct {
-	start  time.Duration
-	excess float64
+	start        time.Duration
+	excess       float64 // of the number of requests over what it would be, as a ratio
+	promptExcess float64 // of the prompts' lengths
 }
 
 // burstDaysKept bounds the cache of drawn days; a simulation looks at one or two at a time.
@@ -184,9 +192,12 @@ func (g *Generator) burstsOn(local time.Time) dayBursts {
 	out := make(dayBursts, len(g.w.Bursts))
 	for i, b := range g.w.Bursts {
 		r := newStream(g.seed, purposeBurst, uint64(day), uint64(i))
-		out[i].excess = (b.Multiple - 1) * math.Exp(b.Sigma*r.NormFloat64())
-		if !g.comes(b, local) {
-			out[i].excess = 0
+		size := math.Exp(b.Sigma * r.NormFloat64())
+		if g.comes(b, local) {
+			out[i].excess = (b.Multiple - 1) * size
+			if b.PromptMultiple > 0 {
+				out[i].promptExcess = (b.PromptMultiple - 1) * size
+			}
 		}
 		out[i].start = b.At + time.Duration(float64(b.Jitter)*r.NormFloat64())
 	}
@@ -200,6 +211,15 @@ func (d dayBursts) factor(bursts []Burst, at time.Duration) float64 {
 	for i, b := range bursts {
 		since := at - d[i].start
 		f *= max(0, 1+d[i].excess*b.height(since))
+	}
+	return f
+}
+
+// promptFactor is factor for the prompts' lengths.
+func (d dayBursts) promptFactor(bursts []Burst, at time.Duration) float64 {
+	f := 1.0
+	for i, b := range bursts {
+		f *= max(0, 1+d[i].promptExcess*b.height(at-d[i].start))
 	}
 	return f
 }

@@ -54,6 +54,8 @@ func TestHistoryIsTheSumOfRequests(t *testing.T) {
 		w := chatWorkload()
 		w.Requests = planner.RequestRate(rapid.Float64Range(0, 6).Draw(rt, "rate"))
 		w.ArrivalCV = rapid.SampledFrom([]float64{0.4, 1, 1.03, 7.26}).Draw(rt, "cv")
+		w.Bursts = append(slices.Clone(w.Bursts), Burst{At: 7 * time.Hour, Hold: 8 * time.Hour, Multiple: 1.2,
+			PromptMultiple: rapid.SampledFrom([]float64{0, 0.5, 3}).Draw(rt, "prompt multiple")})
 		seed := rapid.Uint64().Draw(rt, "seed")
 		from := testMonday.Add(time.Duration(rapid.IntRange(-40_000, 40_000).Draw(rt, "minute")) * time.Minute)
 		step := rapid.SampledFrom([]time.Duration{15 * time.Second, time.Minute, 5 * time.Minute}).Draw(rt, "step")
@@ -174,6 +176,32 @@ func TestMorningBurstRises(t *testing.T) {
 	}
 	if half := b.height(45 * time.Minute); math.Abs(half-0.5) > 0.05 {
 		t.Errorf("after 45 minutes %.2f of the burst is left, half was cited", half)
+	}
+}
+
+// A batch of long prompts is there on its dates only: more requests, longer prompts, the same completions; and a holiday has
+// the weekend's load and no burst.
+func TestDatedBatchAndHoliday(t *testing.T) {
+	w := flatWorkload(50, 1)
+	weekend := 0.5
+	w.Weekend, w.Holidays = &weekend, []string{"2026-03-04"}
+	w.Bursts = []Burst{{At: 9 * time.Hour, Hold: time.Hour, Multiple: 3},
+		{At: 9 * time.Hour, Hold: time.Hour, Multiple: 1.2, PromptMultiple: 2.5, On: []string{"2026-03-03"}}}
+	g := mustGenerator(t, w, 7)
+	mix := g.mix()
+	for day, want := range []struct{ requests, prompt float64 }{{150, 1}, {180, 2.5}, {25, 1}} {
+		from := testMonday.Add(time.Duration(day)*24*time.Hour + 9*time.Hour)
+		h, err := g.History(from, from.Add(time.Hour), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests := h.Requests.Values[0]
+		prompt := h.Prompt.Values[0] / requests / float64(mix.Prompt)
+		completion := h.Completion.Values[0] / requests / float64(mix.Completion)
+		// 90,000 requests or more and a CV about 1: the means are good to a third of a percent.
+		if math.Abs(requests/want.requests-1) > 0.02 || math.Abs(prompt/want.prompt-1) > 0.02 || math.Abs(completion-1) > 0.02 {
+			t.Errorf("day %d: %.1f requests/s, prompts ×%.3f, completions ×%.3f, want %v", day, requests, prompt, completion, want)
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ type Autoscaler struct {
 	AnswerAgeMax time.Duration `yaml:"answer_age_max"`
 	// WaitingPerReplica is the sibling trigger's target: it asks for waiting ÷ this many replicas; 0 leaves it out.
 	WaitingPerReplica float64 `yaml:"waiting_per_replica"`
+	// PollingInterval and CooldownPeriod are KEDA's, for models with replicas_min 0, see activation.
+	PollingInterval time.Duration `yaml:"polling_interval"`
+	CooldownPeriod  time.Duration `yaml:"cooldown_period"`
 }
 
 // DefaultAutoscaler is what KEDA and the HPA do when nothing is said, except that growth has no dead-band, which plans
@@ -32,6 +35,7 @@ func DefaultAutoscaler() Autoscaler {
 		Sync: 15 * time.Second, ScaleUpTolerance: 0, ScaleDownTolerance: 0.1,
 		ScaleUpPercent: 100, ScaleUpPods: 4, ScaleUpPeriod: 15 * time.Second,
 		ScaleDownWindow: 5 * time.Minute, AnswerAgeMax: 5 * time.Minute,
+		PollingInterval: 30 * time.Second, CooldownPeriod: 5 * time.Minute,
 	}
 }
 
@@ -50,6 +54,8 @@ func (a Autoscaler) Validate() error {
 	p.duration("scale_down_window", a.ScaleDownWindow, 0, time.Hour)
 	p.duration("answer_age_max", a.AnswerAgeMax, time.Second, 24*time.Hour)
 	p.within("waiting_per_replica", a.WaitingPerReplica, 0, 1e6)
+	p.duration("polling_interval", a.PollingInterval, time.Second, time.Hour)
+	p.duration("cooldown_period", a.CooldownPeriod, 0, 24*time.Hour)
 	return p.err()
 }
 

@@ -48,7 +48,8 @@ type Workload struct {
 
 // Burst is a rise at a fixed local time on working days: from its start the everyday load climbs within Rise to Multiple
 // times what it would be, stays for Hold and is back after Fall. Both flanks are smoothsteps. Each day's multiple has its
-// excess over 1 scaled by exp(N(0, Sigma)), and each day's start is moved by N(0, Jitter).
+// excess over 1 scaled by exp(N(0, Sigma)), and each day's start is moved by N(0, Jitter). PromptMultiple does to the length
+// of every prompt what Multiple does to their number, with the same form and the same draw.
 type Burst struct {
 	At       time.Duration `yaml:"at"` // wall clock since local midnight
 	Rise     time.Duration `yaml:"rise"`
@@ -57,6 +58,9 @@ type Burst struct {
 	Multiple float64       `yaml:"multiple"`
 	Sigma    float64       `yaml:"sigma"`
 	Jitter   time.Duration `yaml:"jitter"`
+	// PromptMultiple above 1 is a batch of long prompts among the others, by its load and not by its mixture: all prompts
+	// are longer, also beyond prompt.max_tokens. 0, as when it is left out, is 1: the lengths stay.
+	PromptMultiple float64 `yaml:"prompt_multiple"`
 	// On are the only dates, such as 2026-03-02, on which it comes, working days or not; none is every working day.
 	On []string `yaml:"on"`
 }
@@ -185,6 +189,7 @@ func (b Burst) validate() error {
 	p.duration("hold", b.Hold, 0, 12*time.Hour)
 	p.duration("fall", b.Fall, 0, 12*time.Hour)
 	p.within("multiple", b.Multiple, 0, 1000)
+	p.within("prompt_multiple", b.PromptMultiple, 0, 100)
 	p.within("sigma", b.Sigma, 0, 2)
 	p.duration("jitter", b.Jitter, 0, 2*time.Hour)
 	for i, day := range b.On {

@@ -155,8 +155,7 @@ func (m Model) validate() error {
 	m.validateReplica(&p)
 	p.nest("workload", m.Workload.Validate())
 	p.nest("startup", m.Startup.validate())
-	// KEDA's way from and to zero (IsActive) is not emulated.
-	p.count("replicas_min", m.ReplicasMin, 1, replicasLimit)
+	p.count("replicas_min", m.ReplicasMin, 0, replicasLimit)
 	p.count("replicas_max", m.ReplicasMax, max(1, m.ReplicasMin), replicasLimit)
 	p.count("replicas", m.Replicas, 0, max(0, m.ReplicasMax))
 	p.count("queue_max", m.QueueMax, 0, 10_000_000)

@@ -20,7 +20,7 @@ func TestWorldReportsAllProblems(t *testing.T) {
 	w.Models[0].Workload.Clients[0].Share = 1.5
 	w.Models[0].Workload.Prompt.Components[1].Weight = -1
 	w.Models[0].Startup.ImagePull.Sigma = 9
-	w.Models[1].ReplicasMin = 0
+	w.Models[1].ReplicasMin = -1
 	w.Models[1].SLO.TTFT = 0
 	w.Pools[0].NodesMax = 1
 	w.Pools[0].Nodes[0].Others = 9
@@ -42,7 +42,7 @@ func TestWorldReportsAllProblems(t *testing.T) {
 		"models[0].workload.clients: the shares add up to",
 		"models[0].workload.prompt.components[1].weight is -1",
 		"models[0].startup.image_pull.sigma is 9",
-		"models[1].replicas_min is 0",
+		"models[1].replicas_min is -1: 0 to 100000",
 		"models[1].slo.ttft is 0s: 1ms to 1h0m0s",
 		"pools[0].nodes_max is 1",
 		"pools[0].nodes[0].others_gpus is 9",
