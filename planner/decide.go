@@ -77,22 +77,30 @@ func Decide(s State, p Policy) (Decision, error) {
 		}
 		c.quotaPods = book.pods(c)
 		c.ending = ending
-		c.reserve(room)
 		courses[i] = c
 	}
-	for _, c := range inTurn(courses) {
-		c.decide(room, book)
+	turn := inTurn(courses)
+	for _, tier := range tiers(turn) {
+		for _, c := range tier {
+			c.reserve(room)
+		}
+		for _, c := range tier {
+			c.decide(room, book)
+		}
 	}
 	yield(courses, s.Inventory)
 	for _, c := range courses {
 		c.answer()
 	}
-	for _, c := range courses {
+	for _, c := range turn {
 		d.Buffers = append(d.Buffers, c.buffer(room)...)
 	}
+	slices.SortStableFunc(d.Buffers, func(a, b BufferTarget) int { return cmp.Compare(a.Model, b.Model) })
 	d.Pools = poolTargets(room, courses)
-	for _, c := range courses {
+	for _, c := range turn {
 		c.planQuota(room, book)
+	}
+	for _, c := range courses {
 		c.admit()
 		d.Models = append(d.Models, c.out)
 		for _, short := range c.shortfalls {
