@@ -362,7 +362,7 @@ func (x *explaining) moreSlots(need int) (candidate, bool) {
 	if inv == nil {
 		return candidate{}, false
 	}
-	fits := func(p Pool) bool { return p.Sharing == "" && (shape.Product == "" || p.Product == shape.Product) }
+	fits := func(p Pool) bool { return p.holds(shape) }
 	i := slices.IndexFunc(inv.Pools, fits)
 	if i < 0 {
 		return candidate{}, false
