@@ -27,6 +27,15 @@ type Admission struct {
 	Why   string        `json:"why"`
 }
 
+// String is the cause, whose job it is, the reason, and what may be let in while requests are counted.
+func (a *Admission) String() string {
+	text := fmt.Sprintf("%s (%s): %s", a.Cause, a.Owner, a.Why)
+	if a.QueueDepth != nil {
+		text += fmt.Sprintf("; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
+	}
+	return text
+}
+
 // ShortageCause says why the ready replicas carry less than the load.
 type ShortageCause string
 
