@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -24,6 +25,15 @@ type Admission struct {
 	Cause ShortageCause `json:"cause"`
 	Owner Owner         `json:"owner"`
 	Why   string        `json:"why"`
+}
+
+// String is the cause, whose job it is, the reason, and what may be let in while requests are counted.
+func (a *Admission) String() string {
+	text := fmt.Sprintf("%s (%s): %s", a.Cause, a.Owner, a.Why)
+	if a.QueueDepth != nil {
+		text += fmt.Sprintf("; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
+	}
+	return text
 }
 
 // ShortageCause says why the ready replicas carry less than the load.
@@ -93,22 +103,15 @@ func (c *course) nextReady() (at time.Time, ok bool) {
 	return c.now.Add(lt.Quantile(0.5)), true
 }
 
-// shortageCause names the first thing whose removal would end the shortage.
+// shortageCause names the first cause, in the order of the constants, that applies.
 func (c *course) shortageCause() (ShortageCause, Owner) {
 	if most := c.policy.ReplicasMax; most > 0 && most < c.needNow {
 		return ShortOfLimit, OwnerApplication
 	}
-	for _, s := range c.shortfalls {
-		if s.Replicas == 0 {
-			continue
-		}
-		switch s.Cause {
-		case QuotaCapped:
-			return ShortOfQuota, OwnerPlatform
-		case NoStock:
-			return ShortOfStock, OwnerPlatform
-		default:
-			return ShortOfSlots, OwnerPlatform
+	for _, cause := range []ShortageCause{ShortOfQuota, ShortOfStock, ShortOfSlots} {
+		applies := func(s Shortfall) bool { return s.Replicas > 0 && s.Cause.shortage() == cause }
+		if slices.ContainsFunc(c.shortfalls, applies) {
+			return cause, OwnerPlatform
 		}
 	}
 	switch {
@@ -118,4 +121,15 @@ func (c *course) shortageCause() (ShortageCause, Owner) {
 		return ShortOfStarts, OwnerPlatform
 	}
 	return ShortOfForecast, OwnerPlatform
+}
+
+// shortage is what replicas that are left out for a cause make the ready ones short of.
+func (c Cause) shortage() ShortageCause {
+	switch c {
+	case QuotaCapped:
+		return ShortOfQuota
+	case NoStock:
+		return ShortOfStock
+	}
+	return ShortOfSlots
 }

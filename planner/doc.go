@@ -6,30 +6,34 @@
 //	                               ├─ Decide ─ Decision ─ (answers, writes) ─ the world ─ Observation …
 //	                      Policy ──┘                └─ Memory ─ State of the next tick
 //
-// Decide runs one model through
+// Decide first divides the loads that several models serve, by role (group.go) and among variants by the cheapest mix
+// (variant.go). Then it goes through the tiers, the highest first. Within a tier the replicas that wait for a node get
+// their slots before any model gets new ones. Each model runs through
 //
 //	demand.go  sample paths of prompt and completion tokens/s, offered load now, what is missing
-//	group.go   models that others serve too: their load is divided by role, and among variants by the cheapest mix
-//	           (variant.go)
 //	size.go    load ÷ Profile → replicas that must serve now; the reactive floor from load and queue. Physics become
-//	           rates for the mix of the moment in capacity.go and lateness.go
+//	           rates for the mix of the moment (mix.go) in capacity.go and lateness.go
 //	place.go   probe: which slot would the next replica get → start path → lead time
 //	warm.go    raise and hold: quantiles over paths of the peak need → replicas that must run or be starting
 //	           (warm_cost.go in the mode cost); insure.go adds what must survive a loss or stand by for another region
 //	veto.go    diagnose.go: is more capacity the remedy at all? Vetoes hold growth
 //	guard.go   limits, scale-down window, blindness; up beats down
 //	place.go   what the inventory can hold; leftovers are shortfalls with their cause
+//
+// and when every model has a plan, all together through
+//
 //	tier.go    when GPUs are short lower tiers yield to higher ones
+//	hpa.go     the answer that makes the HPA arrive at the plan
 //	pools.go   room for what is needed by the time that a new node could serve (buffers), and nodes per pool
 //	quota.go   quotas to match, by the time that batch work could leave
+//	admit.go   while the ready replicas carry less than the load: what a gateway may let in, and why they are short
 //	order.go   everything that changes, in an order that is safe to stop anywhere in
-//	hpa.go     the answer that makes the HPA arrive at the plan
 //
 // and every stage leaves a Step that says the number, the reason, what bound it and what was rejected.
 //
-// The hardware of one Decide is a room (room.go): what is placed is taken from it, replicas that wait for a node and those
-// that a rollout may add first, then each model's new ones by name, then the buffers. Nodes under way are in it, nodes that
-// the provider has no stock for (stock.go) are not.
+// The hardware of one Decide is a room (room.go): what is placed is taken from it. Tier by tier, the replicas that wait for
+// a node and those that a rollout may add come first, then each model's new ones by name; the buffers of all models come
+// last, in the same turn. Nodes under way are in it, nodes that the provider has no stock for (stock.go) are not.
 //
 // # Rules
 //

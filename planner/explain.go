@@ -319,8 +319,9 @@ func (x *explaining) policyChanges(e *Explanation, base []outcome) (out []candid
 			func(_ *State, p *ModelPolicy) { p.Authority = Act }})
 	}
 	if rule, ok := vetoOf(base[:x.last+1]); ok {
+		// The evidence stays: launches that failed and KV tokens in use count for more than vetoes.
 		out = append(out, candidate{Counterfactual{Kind: RemedyVeto, Owner: rule.Owner, What: fmt.Sprintf("%s: %s", rule.Rule, rule.Remedy)},
-			func(s *State, _ *ModelPolicy) { s.Evidence, s.model(x.model).Evidence = nil, nil }})
+			func(_ *State, p *ModelPolicy) { p.unvetoed = true }})
 	}
 	if len(x.records[x.first].State.Quotas) > 0 {
 		out = append(out, candidate{Counterfactual{Kind: RemedyQuota, Owner: OwnerPlatform, What: "no limit by quota"},
@@ -361,7 +362,7 @@ func (x *explaining) moreSlots(need int) (candidate, bool) {
 	if inv == nil {
 		return candidate{}, false
 	}
-	fits := func(p Pool) bool { return p.Sharing == "" && (shape.Product == "" || p.Product == shape.Product) }
+	fits := func(p Pool) bool { return p.holds(shape) }
 	i := slices.IndexFunc(inv.Pools, fits)
 	if i < 0 {
 		return candidate{}, false

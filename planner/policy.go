@@ -71,6 +71,9 @@ type ModelPolicy struct {
 	TTFT          time.Duration `json:"ttft_ns,omitempty" yaml:"ttft"`
 	ITL           time.Duration `json:"itl_ns,omitempty" yaml:"itl"`
 	SLOPercentile float64       `json:"slo_percentile,omitempty" yaml:"slo_percentile"`
+
+	// unvetoed lets vetoes be found and said without holding anything. Only a replay of Explain sets it.
+	unvetoed bool
 }
 
 // slo is what replicas with known physics are sized for.

@@ -47,7 +47,7 @@ func (c *course) examined() Case {
 // ready replicas carry, or nobody knows: then more replicas are needed whatever else is wrong. A slow API server freezes
 // the plan in the other direction too.
 func (c *course) veto(vetoes []Finding) {
-	if len(vetoes) == 0 || !c.wantedOK {
+	if len(vetoes) == 0 || !c.wantedOK || c.policy.unvetoed {
 		return
 	}
 	var names []string

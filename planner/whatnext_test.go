@@ -120,7 +120,7 @@ func TestWhatNextIsMonotone(t *testing.T) {
 	})
 }
 
-// nopTB lets a helper of tests be called where it cannot fail.
+// nopTB stands in for the test where a function that takes one cannot fail.
 type nopTB struct{ testing.TB }
 
 func (nopTB) Helper() {}

@@ -123,7 +123,7 @@ func (l *Loop) save(model string, now time.Time) {
 }
 
 // takeInSnapshot restores a model from its snapshot and the load since. What cannot be restored is refused, and the
-// history is read at once.
+// whole history is read at the next tick.
 func (l *Loop) takeInSnapshot(now time.Time, p pastLoad) {
 	if err := l.cfg.Tracker.Restore(p.snapshot, p.load); err != nil {
 		l.reading.refused[p.model] = true

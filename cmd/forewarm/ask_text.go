@@ -105,11 +105,7 @@ func planLines(line func(label, format string, args ...any), v *planner.PlanView
 		line("held", "%s", v.Model.Held)
 	}
 	if a := v.Model.Admission; a != nil {
-		queue := ""
-		if a.QueueDepth != nil {
-			queue = fmt.Sprintf("; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
-		}
-		line("short", "%s (%s): %s%s", a.Cause, a.Owner, a.Why, queue)
+		line("short", "%s", a)
 	}
 	for _, g := range v.Gaps {
 		line("missing", "%s since %s%s", g.Fact, g.Since.Format(time.TimeOnly), prefixed(": ", g.Detail))

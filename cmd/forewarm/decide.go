@@ -218,11 +218,7 @@ func printModel(w io.Writer, m *planner.ModelDecision) {
 		fmt.Fprintf(w, "\n%s: %d replicas (%d serving + %d warm)\n", m.Name, *m.Replicas, m.Serving, m.Warm)
 	}
 	if a := m.Admission; a != nil {
-		fmt.Fprintf(w, "  short: %s (%s): %s", a.Cause, a.Owner, a.Why)
-		if a.QueueDepth != nil {
-			fmt.Fprintf(w, "; admit %.3g requests/s and let at most %d wait", float64(a.Load.Requests), *a.QueueDepth)
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "  short: %s\n", a)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range m.Steps {

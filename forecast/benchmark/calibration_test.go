@@ -57,6 +57,16 @@ func TestBaselinesOnZeros(t *testing.T) {
 	}
 }
 
+// TestIntervalString: three dashes in a row would be no text.
+func TestIntervalString(t *testing.T) {
+	if got := (Interval{0.8807, 1}).String(); got != "0.881–1.000" {
+		t.Errorf("got %q", got)
+	}
+	if got := BlockInterval(nil, 1, nil).String(); got != "no interval" {
+		t.Errorf("of nothing: %q", got)
+	}
+}
+
 // TestBlockInterval draws series whose neighbours are alike: an interval that ignored it would be too narrow.
 func TestBlockInterval(t *testing.T) {
 	rng := newRand(5)

@@ -48,7 +48,13 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
-func (i Interval) String() string { return number(i.Low) + "–" + number(i.High) }
+// String writes both ends, or that there is no interval.
+func (i Interval) String() string {
+	if math.IsNaN(i.Low) || math.IsNaN(i.High) {
+		return "no interval"
+	}
+	return number(i.Low) + "–" + number(i.High)
+}
 
 // each writes the mean time of n things in microseconds.
 func each(d time.Duration, n int) string {
