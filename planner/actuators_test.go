@@ -166,3 +166,47 @@ func TestOneNeedThreeActuators(t *testing.T) {
 		}
 	})
 }
+
+// TestPoolLimits: however much is wanted, no pool grows beyond what its limits, its group's, its reservations and the
+// provider's stock allow, a static one only where its nodes may be set; quotas of the cohort keep their sum.
+func TestPoolLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, p := genState(t)
+		d := mustDecide(t, s, p)
+		shared, sharedMost := 0, -1
+		for _, target := range d.Pools {
+			var pool *Pool
+			for i := range s.Inventory.Pools {
+				if s.Inventory.Pools[i].Name == target.Pool {
+					pool = &s.Inventory.Pools[i]
+				}
+			}
+			grown := target.Nodes - len(pool.Nodes) - pool.Launching
+			if grown < -1 || grown < 0 && !pool.Static || grown > 0 && (pool.NoStock || pool.Static && p.Pools != Act) {
+				t.Fatalf("%+v grows by %d", pool, grown)
+			}
+			if l := pool.Launchable; l != nil && !pool.Static && grown > *l {
+				t.Fatalf("%+v grows by %d, %d are allowed", pool, grown, *l)
+			}
+			if pool.Static && pool.NodesMax != nil && grown > 0 && target.Nodes >= *pool.NodesMax {
+				t.Fatalf("%+v is to have %d nodes", pool, target.Nodes)
+			}
+			if r := pool.Reservations; len(r) > 0 && grown > r[0].Nodes-r[0].Used {
+				t.Fatalf("%+v grows by %d beyond its reservation", pool, grown)
+			}
+			if l := pool.Launchable; l != nil && pool.Group != "" && !pool.Static {
+				shared, sharedMost = shared+max(0, grown), max(sharedMost, *l)
+			}
+		}
+		if sharedMost >= 0 && shared > sharedMost {
+			t.Fatalf("pools of one group grow by %d, %d are allowed", shared, sharedMost)
+		}
+		before, after := 0, 0
+		for i, q := range d.Quotas {
+			before, after = before+s.Quotas[i].Nominal, after+q.Nominal
+		}
+		if before != after {
+			t.Fatalf("%d GPUs of quota become %d", before, after)
+		}
+	})
+}

@@ -77,19 +77,31 @@ func Decide(s State, p Policy) (Decision, error) {
 		}
 		c.quotaPods = book.pods(c)
 		c.ending = ending
-		c.reserve(room)
 		courses[i] = c
 	}
-	for _, c := range inTurn(courses) {
-		c.decide(room, book)
+	turn := inTurn(courses)
+	for _, tier := range tiers(turn) {
+		for _, c := range tier {
+			c.reserve(room)
+		}
+		for _, c := range tier {
+			c.decide(room, book)
+		}
 	}
 	yield(courses, s.Inventory)
 	for _, c := range courses {
+		c.answer()
+	}
+	for _, c := range turn {
 		d.Buffers = append(d.Buffers, c.buffer(room)...)
 	}
+	slices.SortStableFunc(d.Buffers, func(a, b BufferTarget) int { return cmp.Compare(a.Model, b.Model) })
 	d.Pools = poolTargets(room, courses)
-	for _, c := range courses {
+	for _, c := range turn {
 		c.planQuota(room, book)
+	}
+	for _, c := range courses {
+		c.admit()
 		d.Models = append(d.Models, c.out)
 		for _, short := range c.shortfalls {
 			short.Owner = OwnerPlatform // nodes, stock, quota and start times all are
@@ -209,6 +221,7 @@ type course struct {
 
 	// veto.go
 	frozen bool // nothing may shrink while writing makes it worse
+	vetoed bool // a veto holds growth: neither replicas nor room for them are ordered
 
 	// warm.go and guard.go
 	wanted   int
@@ -252,8 +265,6 @@ func (c *course) decide(room *room, book *quotaBook) {
 		c.commit()
 		c.place(room, book)
 	}
-	c.admit()
-	c.answer()
 }
 
 // commit writes the plan into the Decision and the Memory.

@@ -20,15 +20,21 @@
 //	guard.go   limits, scale-down window, blindness; up beats down
 //	place.go   what the inventory can hold; leftovers are shortfalls with their cause
 //	tier.go    when GPUs are short lower tiers yield to higher ones
-//	pools.go   nodes missing per pool
-//	quota.go   quotas to match
+//	pools.go   room for what is needed by the time that a new node could serve (buffers), and nodes per pool
+//	quota.go   quotas to match, by the time that batch work could leave
+//	order.go   everything that changes, in an order that is safe to stop anywhere in
 //	hpa.go     the answer that makes the HPA arrive at the plan
 //
 // and every stage leaves a Step that says the number, the reason, what bound it and what was rejected.
 //
+// The hardware of one Decide is a room (room.go): what is placed is taken from it, replicas that wait for a node and those
+// that a rollout may add first, then each model's new ones by name, then the buffers. Nodes under way are in it, nodes that
+// the provider has no stock for (stock.go) are not.
+//
 // # Rules
 //
-// Unknown is never zero: facts that may be missing are pointers, and nil holds or raises the plan, never lowers it.
+// Unknown is never zero: facts that may be missing are pointers, and nil holds or raises the plan, never lowers it. A fact
+// that breaks its invariant counts as missing and holds its own model (sound.go).
 // Starting replicas are supply, with the time each still needs drawn from its lead-time distribution. The horizon of a
 // model's forecast is the lead time of the slot its next replica would get. The plan is never below the reactive floor.
 // The same State and Policy give the same Decision byte for byte (same GOARCH and Go version).
@@ -47,6 +53,10 @@
 //   - tier: a model's priority when GPUs are short.
 //   - lead time: from ordering a replica to its first token; start path: cold node, warm node, cached weights.
 //   - service level τ: the share of sample paths on which the plan must be enough over the lead window.
+//   - coverage: how often the quantiles of past forecasts held. One that held too rarely is read at a higher level
+//     (coverage.go); a good one lowers nothing.
+//   - snapshot: what the forecasters of a model have learned, which a later Tracker goes on with (track_snapshot.go).
+//   - buffer: room kept free for replicas that are needed sooner than a node ordered later could be there.
 //   - shortfall: a part of the plan that the inventory cannot hold, with its cause. A result, not an error.
 //   - hold: keep the previous plan because a fact is missing or it is too early to shrink.
 //   - tick: one observe → Decide → publish → apply round; Δ is the time between two.

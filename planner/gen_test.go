@@ -86,6 +86,11 @@ func genReplicas(t *rapid.T, now time.Time) *Replicas {
 		age := time.Duration(rapid.Int64Range(-int64(time.Second), int64(20*time.Minute)).Draw(t, "age"))
 		r.Starting = append(r.Starting, StartingReplica{ID: fmt.Sprint("pod-", i), Since: now.Add(-age),
 			Path: rapid.SampledFrom([]coldstart.Path{coldstart.PathUnknown, coldstart.ColdNode, coldstart.WarmNode}).Draw(t, "path")})
+		r.Starting[i].Pending = rapid.Bool().Draw(t, "pending")
+	}
+	if rapid.Bool().Draw(t, "rollout") {
+		surge, desired := rapid.IntRange(0, 2).Draw(t, "surge"), r.Ready+len(r.Starting)
+		r.MaxSurge, r.Desired = &surge, &desired
 	}
 	return r
 }
@@ -161,9 +166,11 @@ func genInventory(t *rapid.T) *Inventory {
 			n := rapid.IntRange(0, 3).Draw(t, "launchable")
 			p.Launchable = &n
 		}
+		genGrowth(t, &p)
 		for j := range rapid.IntRange(0, 5).Draw(t, "nodes") {
 			p.Nodes = append(p.Nodes, Node{Name: fmt.Sprint("node-", j), GPUs: 8, FreeGPUs: rapid.IntRange(0, 8).Draw(t, "free"),
 				Domain: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "domain"), Usable: rapid.IntRange(0, 4).Draw(t, "usable") > 0})
+			genNode(t, &p.Nodes[j])
 		}
 		inv.Pools = append(inv.Pools, p)
 	}
@@ -198,7 +205,11 @@ func genMemory(t *rapid.T, now time.Time, models ...string) Memory {
 			mm.Wanted = pushMax(mm.Wanted, c, time.Time{})
 			mm.Needed = pushMax(mm.Needed, c, time.Time{})
 		}
+		mm.Buffer = rapid.IntRange(0, 2).Draw(t, "buffer")
 		m.Models = append(m.Models, mm)
+	}
+	if rapid.Bool().Draw(t, "short") {
+		m.Stock = []StockMemory{{Pool: "pool-0", Failures: rapid.IntRange(1, 9).Draw(t, "failures"), Last: at}}
 	}
 	return m
 }
@@ -214,10 +225,15 @@ func genState(t *rapid.T) (State, Policy) {
 			s.Gaps = append(s.Gaps, Gap{Model: name, Fact: "waiting", Since: now, Detail: "no series"})
 		}
 	}
+	p := genPolicy(t, names...)
 	if rapid.Bool().Draw(t, "quota") {
-		s.Quotas = []Quota{{Queue: "serving", Flavor: "h200", Nominal: 8, Used: rapid.IntRange(0, 16).Draw(t, "used")}}
+		s.Quotas = []Quota{{Queue: "serving", Flavor: "h200", Nominal: 8, Used: rapid.IntRange(0, 16).Draw(t, "used"), Cohort: "all",
+			Models: names[:rapid.IntRange(0, len(names)).Draw(t, "queued")], Waiting: rapid.IntRange(0, 4).Draw(t, "queueing")},
+			{Queue: "batch", Flavor: "h200", Nominal: 8, Used: rapid.IntRange(0, 8).Draw(t, "batch"), Cohort: "all"}}
+		p.Quota = &QuotaPolicy{Authority: Act, DrainTime: 5 * time.Minute, Donors: map[string]int{"batch": 2}}
 	}
-	return s, genPolicy(t, names...)
+	p.Pools = rapid.SampledFrom([]Authority{"", Act}).Draw(t, "setsNodes")
+	return s, p
 }
 
 type fataler interface {
@@ -251,4 +267,40 @@ func copyState(t fataler, s State) State {
 		t.Fatalf("reading a state back: %v", err)
 	}
 	return out
+}
+
+// genGrowth draws what decides how far a pool may grow.
+func genGrowth(t *rapid.T, p *Pool) {
+	if rapid.Bool().Draw(t, "simple") {
+		return
+	}
+	p.Launching = rapid.IntRange(0, 2).Draw(t, "launching")
+	p.Group = rapid.SampledFrom([]string{"", "shared"}).Draw(t, "group")
+	p.Spot, p.Static = rapid.Bool().Draw(t, "spot"), rapid.Bool().Draw(t, "static")
+	if rapid.Bool().Draw(t, "bounded") {
+		most := rapid.IntRange(0, 6).Draw(t, "nodesMax")
+		p.NodesMax = &most
+	}
+	if rapid.Bool().Draw(t, "offers") {
+		p.Offers = []Offer{{"p5", "a"}, {"p5", "b"}}
+		p.Failures = []LaunchFailure{{Offer: p.Offers[0], At: monday}, {At: monday.Add(time.Hour)}}
+	}
+	if rapid.Bool().Draw(t, "reserved") {
+		p.Reservations = []Reservation{{Name: "r", Nodes: 2, Used: rapid.IntRange(0, 2).Draw(t, "reservedUsed"), Start: monday}}
+	}
+}
+
+// genNode draws whom a node is for and what else it has.
+func genNode(t *rapid.T, n *Node) {
+	if rapid.Bool().Draw(t, "plain") {
+		return
+	}
+	n.Launching = !n.Usable && rapid.Bool().Draw(t, "comes")
+	if rapid.Bool().Draw(t, "kept") {
+		n.OnlyFor = []string{"code"}
+	}
+	if rapid.Bool().Draw(t, "pods") {
+		pods := rapid.IntRange(0, 3).Draw(t, "freePods")
+		n.FreePods = &pods
+	}
 }

@@ -131,8 +131,9 @@ func (c *course) leadTimeOf(path coldstart.Path) (coldstart.LeadTime, bool) {
 // slowestAt is the quantile by which start paths are compared.
 const slowestAt = 0.9
 
-// reserve puts the replicas that wait for a node, and those that a rollout under way may still add, before any model gets
-// new ones: they were ordered before. What waits makes the provisioner launch nodes; room for a surge is only kept.
+// reserve puts the replicas that wait for a node, and those that a rollout under way may still add, before any model of
+// its tier gets new ones: they were ordered before. What waits makes the provisioner launch nodes; room for a surge is
+// only kept.
 func (c *course) reserve(r *room) {
 	if r == nil || c.state.Shape == (Shape{}) || c.state.Replicas == nil {
 		return

@@ -37,12 +37,12 @@ func (c *course) needWithin(ahead time.Duration) int {
 // buffer keeps room for the replicas that will be needed before a node that is ordered later could be there, beyond what
 // KEDA is told and what runs: those make their own nodes come. Nodes that may be taken away at any time hold no buffer.
 // While the future is unknown, the last buffer stays; so does, while the provider has no nodes, the room of replicas that
-// are released. A paused model has none.
+// are released. A paused model has none, nor has one that gives GPUs up for a higher tier.
 func (c *course) buffer(r *room) []BufferTarget {
 	if r == nil || c.state.Shape == (Shape{}) || !c.wantedOK || !c.supplyOK {
 		return c.lastBuffers()
 	}
-	if a := c.state.Actuator; a != nil && a.Paused {
+	if a := c.state.Actuator; a != nil && a.Paused || c.yielded() {
 		return nil
 	}
 	lead, known := c.nodeLead()
@@ -63,6 +63,9 @@ func (c *course) buffer(r *room) []BufferTarget {
 	if c.out.Answer != nil {
 		told = *c.out.Answer
 	}
+	if most := c.wanted + c.memory.Buffer; c.vetoed && need > most {
+		need, why = most, why+" as far as a veto lets grow" // more room is not the remedy when more replicas are not
+	}
 	given := max(told, c.supply)
 	c.next.Buffer = max(0, need-c.wanted)
 	if need <= given {
@@ -73,6 +76,9 @@ func (c *course) buffer(r *room) []BufferTarget {
 	c.placed += l.placed()
 	return c.bufferTargets(r, l, need-given, before, fmt.Sprintf("%d are needed %s, KEDA is told %d and %d run or start", need, why, told, c.supply))
 }
+
+// yielded says whether the plan is below the wish for the sake of a higher tier.
+func (c *course) yielded() bool { return c.out.Replicas != nil && *c.out.Replicas < c.wanted }
 
 // lastBuffers are those of the last Decision, while nothing can be said about them.
 func (c *course) lastBuffers() []BufferTarget {
@@ -220,6 +226,9 @@ func (c *course) planQuota(r *room, b *quotaBook) {
 	}
 	lead, known := c.nodeLead()
 	need := c.needWithin(b.policy.DrainTime + lead)
+	if c.yielded() {
+		need = *c.out.Replicas
+	}
 	more := max(0, need-c.supply)
 	placed := min(more, c.placed)
 	placed += r.put(c.ask(), more-placed, false).placed()

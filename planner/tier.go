@@ -14,6 +14,18 @@ func inTurn(courses []*course) []*course {
 	return out
 }
 
+// tiers cuts courses in their turn into tiers.
+func tiers(turn []*course) [][]*course {
+	var out [][]*course
+	for i, c := range turn {
+		if i == 0 || c.policy.Priority != turn[i-1].policy.Priority {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], c)
+	}
+	return out
+}
+
 // yield lets lower tiers give GPUs up for replicas of higher ones that fit nowhere, the lowest tier first. What serves the
 // load of now comes before what is warm: for serving replicas a lower tier goes down to its ReplicasMin, for warm ones it
 // gives its own warm ones only. While a higher tier waits for GPUs that a lower one could hold, the lower one asks for
@@ -217,9 +229,5 @@ func (c *course) lower(n int, why string) {
 	s.BoundBy = "a higher tier"
 	if n > 0 {
 		s.Rejected = rejected
-	}
-	if c.policy.Authority == Act {
-		told := c.tell(plan)
-		c.out.Answer = &told
 	}
 }

@@ -27,6 +27,7 @@ type Metrics struct {
 	matured      *prometheus.CounterVec
 	covered      *prometheus.CounterVec
 	pools        poolGauges
+	targets      targetGauges
 	starts       *startMetrics
 	expectations map[string][]expectation
 	paths        map[string]string // the start path that leadTime has of a model
@@ -72,6 +73,16 @@ func NewMetrics(reg prometheus.Registerer, planAge func() float64) *Metrics {
 			gpus:  gauge("pool_gpus", "GPUs (or MIG devices) of a pool: free on nodes that take pods, held by pods, closed: free on nodes that take none.", "pool", "state"),
 			nodes: gauge("pool_nodes", "Nodes of a pool: open to pods, closed, launching.", "pool", "state"),
 		},
+		targets: targetGauges{
+			nodes:      gauge("pool_nodes_planned", "Nodes a pool should have, by what makes them come or go.", "pool", "by"),
+			buffers:    gauge("buffer_replicas_planned", "Replicas of a model that room is to be kept for in a pool.", "model", "pool"),
+			quotas:     gauge("quota_gpus_planned", "Nominal GPUs that a queue should have of a flavor.", "queue", "flavor", "resource"),
+			shortfalls: gauge("shortfall_replicas", "Replicas of the plan that cannot be had, by cause.", "model", "cause"),
+			unusable: gauge("unusable_gpus", "Free GPUs of a pool that hold no replica of a shape, by what keeps them from it.",
+				"pool", "shape", "cause"),
+			slots: gauge("slots", "Pods of a shape that fit: now, and with the nodes that can be had (absent while that is unknown).",
+				"pool", "shape", "when"),
+		},
 		starts:       newStartMetrics(reg),
 		expectations: map[string][]expectation{},
 		paths:        map[string]string{},
@@ -95,6 +106,7 @@ func (m *Metrics) observe(s *planner.State, d *planner.Decision, p planner.Polic
 	}
 	m.gaps.WithLabelValues("").Set(float64(missing[""]))
 	m.pools.observe(s.Inventory)
+	m.targets.observe(d)
 	for i := range s.Models {
 		ms := &s.Models[i]
 		m.observeModel(ms, d.Model(ms.Name), missing[ms.Name])

@@ -185,3 +185,24 @@ func TestBadUsage(t *testing.T) {
 		})
 	}
 }
+
+// What the models share is explained too: nodes, the room kept in them, quotas, and the order of the changes.
+func TestDecideShowsWhatModelsShare(t *testing.T) {
+	s := burstState(t)
+	s.Inventory = &planner.Inventory{Pools: []planner.Pool{{Name: "h200", GPUsPerNode: 8, Static: true,
+		Failures: []planner.LaunchFailure{{Offer: planner.Offer{Type: "p5", Zone: "a"}, At: monday.Add(-time.Hour)}},
+		Nodes:    []planner.Node{{Name: "a", GPUs: 8, Usable: true}}}}}
+	s.Quotas = []planner.Quota{
+		{Queue: "batch", Flavor: "h200", Nominal: 12, Cohort: "all"},
+		{Queue: "serving", Flavor: "h200", Nominal: 4, Used: 4, Cohort: "all", Models: []string{"chat"}, Pools: []string{"h200"}},
+	}
+	policy := writeFile(t, "policy.yaml", "pools: act\nquota: {authority: act, donors: {batch: 0}}\ndefaults: {authority: act}\n")
+	code, out, errs := forewarm("decide", "--state", writeState(t, s), "--policy", policy)
+	for _, want := range []string{"pool h200: 2 nodes (1 more than now, for chat; by node count)",
+		"quota serving, flavor h200: 8 GPUs, now 4 (8 GPUs will be needed for chat: 4 from batch)",
+		"to be changed, in this order:\n  1. quota batch/h200: 12 -> 8\n  2. quota serving/h200: 4 -> 8\n  3. nodes h200: 1 -> 2\n  4. replicas chat: 1 -> 2\n"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, the explanation lacks %q:\n%s%s", code, want, out, errs)
+		}
+	}
+}

@@ -125,6 +125,7 @@ func (w *world) replicas(m Model, t target, owned map[Workload][]*pod, wasReady 
 			return found{problem: problem}
 		}
 		desired, stated = desired+n, stated && ok
+		f.replicas.MaxSurge = added(f.replicas.MaxSurge, w.surge(wl))
 		for _, r := range replicasOf(owned[wl], max(1, m.Pods)) {
 			f.each = append(f.each, r)
 			switch {
@@ -179,6 +180,30 @@ func (w *world) desired(wl Workload, pods int) (n int, ok bool, problem string) 
 		}
 	}
 	return sum, any, ""
+}
+
+// surge is how many replicas beyond what is desired rollouts under way of a workload, or of what it owns, may run.
+func (w *world) surge(wl Workload) *int {
+	var sum *int
+	if x := w.workloads[wl]; x != nil {
+		sum = x.surge
+	}
+	for _, child := range w.children[wl] {
+		sum = added(sum, child.surge)
+	}
+	return sum
+}
+
+// added is the sum of what is known of both; nil when neither is.
+func added(a, b *int) *int {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	sum := *a + *b
+	return &sum
 }
 
 // replicasOf puts pods together into replicas, sorted by id. Pods that are leaving are replicas apart from those that

@@ -404,3 +404,26 @@ func TestBackOffIsAFailedStart(t *testing.T) {
 		})
 	}
 }
+
+// While a Deployment has pods of an older template its surge is known, and not otherwise.
+func TestSurgeOfARollout(t *testing.T) {
+	for _, c := range []struct {
+		name, spec, status string
+		want               *int
+	}{
+		{"all pods are of the newest template", "", "{replicas: 4, updatedReplicas: 4}", nil},
+		{"scaled up, pods to be made", "", "{replicas: 2, updatedReplicas: 2}", nil},
+		{"by default a quarter, rounded up", "", "{replicas: 5, updatedReplicas: 1}", ptr(1)},
+		{"a count", "strategy: {rollingUpdate: {maxSurge: 3}}, ", "{replicas: 5, updatedReplicas: 1}", ptr(3)},
+		{"a percentage", "strategy: {rollingUpdate: {maxSurge: 60%}}, ", "{replicas: 5, updatedReplicas: 1}", ptr(3)},
+		{"none", "strategy: {rollingUpdate: {maxSurge: 0}}, ", "{replicas: 5, updatedReplicas: 1}", nil},
+		{"all at once", "strategy: {type: Recreate}, ", "{replicas: 5, updatedReplicas: 1}", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			doc := strings.Replace(deploymentYAML, "spec: {replicas: 4, template: {spec: {containers: []}}}",
+				"spec: {replicas: 4, "+c.spec+"template: {spec: {containers: []}}}\nstatus: "+c.status, 1)
+			got := lookAt(t, Model{Name: "chat"}, worldOf(t, doc, scaledObjectFor("chat", "Deployment", "chat", "")))
+			same(t, "surge", got.replicas.MaxSurge, c.want)
+		})
+	}
+}

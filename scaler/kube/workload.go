@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // workload is what is kept of an object that runs pods, directly or through objects that it owns.
@@ -18,6 +19,8 @@ type workload struct {
 	owner reference
 	// replicas is what its scale asks for; nil when the kind has no such number.
 	replicas *int
+	// surge is how many replicas beyond that a rollout under way may run; nil while there is none.
+	surge *int
 	// queue is the Kueue LocalQueue that it is admitted through, empty for none.
 	queue string
 	// demands are those of its pods; nil when the object has no pod template of its own.
@@ -36,7 +39,27 @@ type demands struct {
 const labelQueue = "kueue.x-k8s.io/queue-name"
 
 func deploymentFacts(d *appsv1.Deployment) *workload {
-	return appFacts("Deployment", d, d.Spec.Replicas, &d.Spec.Template)
+	w := appFacts("Deployment", d, d.Spec.Replicas, &d.Spec.Template)
+	w.surge = surgeOf(d, *w.replicas)
+	return w
+}
+
+// surgeOf is a Deployment's maxSurge, 25 % rounded up unless it says otherwise, while it has pods of an older template;
+// nil while it has none, or when it replaces them in another way. Too few pods of the newest one are no sign of a rollout:
+// that is so after every scale-up.
+func surgeOf(d *appsv1.Deployment, replicas int) *int {
+	if d.Status.Replicas <= d.Status.UpdatedReplicas || d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		return nil
+	}
+	most := intstr.FromString("25%")
+	if u := d.Spec.Strategy.RollingUpdate; u != nil && u.MaxSurge != nil {
+		most = *u.MaxSurge
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(&most, replicas, true)
+	if err != nil || n <= 0 {
+		return nil // the API server refuses what is neither a count nor a percentage
+	}
+	return &n
 }
 
 func statefulSetFacts(s *appsv1.StatefulSet) *workload {
