@@ -229,6 +229,7 @@ type course struct {
 
 	// tier.go
 	promised int // terminating replicas whose GPUs a higher tier waits for
+	given    int // ready replicas that are given up for a higher tier
 
 	// out
 	out        ModelDecision

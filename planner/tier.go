@@ -145,8 +145,9 @@ func (c *course) takeFrom(victim *course, missing int, inv *Inventory) int {
 	if gone == 0 {
 		return 0
 	}
-	// What the plan already releases is free without being asked for.
-	released := min(gone, max(0, victim.state.Replicas.Ready-*victim.out.Replicas))
+	// What the plan already releases is free without being asked for, but only once: what was given before is off the plan too.
+	released := min(gone, max(0, victim.state.Replicas.Ready-*victim.out.Replicas-victim.given))
+	victim.given += gone
 	victim.lower(gone-released, fmt.Sprintf("yields %s to %s (tier %d over %d)%s", plural(gone, "replica"), c.state.Name,
 		c.policy.Priority, victim.policy.Priority, where))
 	c.step(StagePlace, nil, fmt.Sprintf("%s (tier %d) yields %s: room for %d of ours%s", victim.state.Name, victim.policy.Priority,
