@@ -103,7 +103,7 @@ func Decide(s State, p Policy) (Decision, error) {
 	for _, c := range courses {
 		c.admit()
 		d.Models = append(d.Models, c.out)
-		for _, short := range c.shortfalls {
+		for _, short := range c.asked() {
 			short.Owner = OwnerPlatform // nodes, stock, quota and start times all are
 			d.Shortfalls = append(d.Shortfalls, short)
 		}
@@ -229,6 +229,7 @@ type course struct {
 
 	// tier.go
 	promised int // terminating replicas whose GPUs a higher tier waits for
+	dropped  int // replicas that fit nowhere and are not asked for while a higher tier waits; shortfalls still has them
 	given    int // ready replicas that are given up for a higher tier
 
 	// out

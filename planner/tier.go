@@ -57,15 +57,38 @@ func yield(courses []*course, inv *Inventory) {
 	}
 }
 
-// nowhere is how many replicas of the plan have no slot.
+// nowhere is how many replicas of the plan have no slot, without those that are not asked for any more.
 func (c *course) nowhere() int {
 	n := 0
 	for _, s := range c.shortfalls {
-		if slices.Contains([]Cause{Fragmented, PoolLimit, NoStock}, s.Cause) {
+		if s.noSlot() {
 			n += s.Replicas
 		}
 	}
-	return n
+	return n - c.dropped
+}
+
+// noSlot says whether it is of replicas that fit nowhere.
+func (s *Shortfall) noSlot() bool {
+	return slices.Contains([]Cause{Fragmented, PoolLimit, NoStock}, s.Cause)
+}
+
+// asked are the shortfalls of what the plan still asks for.
+func (c *course) asked() []Shortfall {
+	var out []Shortfall
+	dropped := c.dropped
+	for _, s := range c.shortfalls {
+		if s.noSlot() {
+			n := min(dropped, s.Replicas)
+			s.Replicas -= n
+			dropped -= n
+			if n > 0 && s.Replicas == 0 {
+				continue
+			}
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // waitsForNode is how many starting replicas have no node.
@@ -93,6 +116,7 @@ func (c *course) asksOnlyWhatFits(short *course) {
 	if n <= 0 {
 		return
 	}
+	c.dropped += n
 	c.lower(n, fmt.Sprintf("%s (tier %d) waits for GPUs: %d that fit nowhere are not asked for", short.state.Name,
 		short.policy.Priority, n))
 }
