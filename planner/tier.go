@@ -32,9 +32,9 @@ func tiers(turn []*course) [][]*course {
 // nothing that fits nowhere: it would take what becomes free.
 //
 // Only replicas of one pod, or of the same shape, are counted: which pod of a workload goes is not ours to say, so that it
-// must not matter. A model of which facts are missing yields nothing, and one whose need is unknown is given nothing that
-// serves. One that holds fewer GPUs than are needed counts only as far as nodes are seen on which enough of them
-// are beside each other; a Step then names the node.
+// must not matter. A model of which facts are missing yields nothing, nor does a paused one, on whose plan nothing acts;
+// one whose need is unknown is given nothing that serves. One that holds fewer GPUs than are needed counts only as far as
+// nodes are seen on which enough of them are beside each other; a Step then names the node.
 func yield(courses []*course, inv *Inventory) {
 	turn, nodes := inTurn(courses), &promises{inv: inv, loose: map[*Node]int{}, gone: map[*Node]map[int]bool{}}
 	for _, short := range turn {
@@ -44,7 +44,7 @@ func yield(courses []*course, inv *Inventory) {
 			continue
 		}
 		for _, victim := range slices.Backward(turn) {
-			if victim.policy.Priority >= short.policy.Priority || !short.compatible(victim) || victim.blind != "" {
+			if victim.policy.Priority >= short.policy.Priority || !short.compatible(victim) || victim.blind != "" || victim.paused() {
 				continue
 			}
 			victim.asksOnlyWhatFits(short)

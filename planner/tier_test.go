@@ -9,7 +9,7 @@ import (
 )
 
 // TestOnlyLowerTiersYield: a plan is lowered for another model only when that one is of a higher tier and short, never below
-// ReplicasMin, and never while facts about it are missing.
+// ReplicasMin, and never while facts about it are missing or it is paused.
 func TestOnlyLowerTiersYield(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, p := genState(t)
@@ -30,6 +30,9 @@ func TestOnlyLowerTiersYield(t *testing.T) {
 			}
 			if strings.Contains(m.Held, "missing") || s.Models[i].Load == nil || s.Models[i].Profile == nil {
 				t.Fatalf("%s yields although facts are missing: %s", m.Name, m.Held)
+			}
+			if a := s.Models[i].Actuator; a != nil && a.Paused {
+				t.Fatalf("%s yields although it is paused", m.Name)
 			}
 			if !slices.ContainsFunc(d.Shortfalls, func(f Shortfall) bool { return p.For(f.Model).Priority > policy.Priority }) {
 				t.Fatalf("%s of tier %d yields and no higher tier is short: %+v", m.Name, policy.Priority, d.Shortfalls)
