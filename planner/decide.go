@@ -67,9 +67,11 @@ func Decide(s State, p Policy) (Decision, error) {
 		if part, ok := portions[c.state.Name]; ok {
 			c.state, c.portion = &part.state, part.steps
 			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
+			c.invalid = invalidFacts(s.Gaps, c.state.Name, part.gauges)
+		} else {
+			c.invalid = invalidFacts(s.Gaps, c.state.Name, "")
 		}
 		c.standby = s.served(c.policy.Standby)
-		c.invalid = invalidFacts(s.Gaps, c.state.Name)
 		if s.Inventory != nil {
 			c.quotas = book.of(c, s.Inventory.Pools)
 		} else {
