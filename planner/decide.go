@@ -92,6 +92,7 @@ func Decide(s State, p Policy) (Decision, error) {
 	}
 	yield(courses, s.Inventory)
 	for _, c := range courses {
+		c.capInsurance()
 		c.answer()
 	}
 	for _, c := range turn {
@@ -228,6 +229,9 @@ type course struct {
 	// warm.go and guard.go
 	wanted   int
 	wantedOK bool
+
+	// insure.go
+	uninsured int // the wish without survival and standby
 
 	// tier.go
 	promised int // terminating replicas whose GPUs a higher tier waits for

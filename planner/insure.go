@@ -24,7 +24,7 @@ type Standby struct {
 }
 
 // Insurance is what a policy's survival or standby adds to a plan, so that its price can be seen apart from that of the
-// demand. Replicas may be 0: then the plan covers it anyway.
+// demand. Replicas may be 0: then the plan covers it anyway, or nothing of it is left in the plan, as the Steps say.
 type Insurance struct {
 	// Against is what it insures against: "loss of a node", "demand of chat-west".
 	Against  string `json:"against"`
@@ -41,6 +41,7 @@ func (c *course) insure() {
 	if !c.wantedOK || c.state.Profile == nil {
 		return
 	}
+	c.uninsured = c.wanted
 	if c.policy.Survive != "" {
 		need, why := c.survivalNeed()
 		c.insured("loss of a "+string(c.policy.Survive), need, why)
@@ -60,18 +61,44 @@ func (c *course) insure() {
 // insured raises the plan to a floor and notes the price of it.
 func (c *course) insured(against string, need int, why string) {
 	added := max(0, need-c.wanted)
-	in := Insurance{Against: against, Replicas: added, GPUs: added * c.state.Shape.GPUs * c.state.Shape.Pods}
+	in := Insurance{Against: against}
+	in.of(added, c.state)
 	cost := plural(in.GPUs, "GPU")
-	if c.state.Price != nil {
-		hourly := Price(added) * *c.state.Price
-		in.PerHour = &hourly
-		cost += fmt.Sprintf(", %.2f/h", float64(hourly))
+	if in.PerHour != nil {
+		cost += fmt.Sprintf(", %.2f/h", float64(*in.PerHour))
 	}
 	c.out.Insurance = append(c.out.Insurance, in)
 	c.wanted += added
 	s := c.step(StageWarm, &c.wanted, fmt.Sprintf("%s: %s; it adds %s (%s)", against, why, plural(added, "replica"), cost))
 	if added > 0 {
 		s.BoundBy = against
+	}
+}
+
+// of makes it that of so many replicas of the model.
+func (in *Insurance) of(replicas int, m *ModelState) {
+	in.Replicas, in.GPUs, in.PerHour = replicas, replicas*m.Shape.GPUs*m.Shape.Pods, nil
+	if m.Price != nil {
+		hourly := Price(replicas) * *m.Price
+		in.PerHour = &hourly
+	}
+}
+
+// capInsurance leaves of what was added only what the plan still has of it: a veto, replicas_max or a higher tier may have
+// taken it off. What was added last goes first.
+func (c *course) capInsurance() {
+	if c.out.Replicas == nil {
+		return
+	}
+	left := max(0, *c.out.Replicas-c.uninsured)
+	for i := range c.out.Insurance {
+		in := &c.out.Insurance[i]
+		if in.Replicas > left {
+			c.step(StageGuard, nil, fmt.Sprintf("%s: the plan has %d of the %s that it adds", in.Against, left,
+				plural(in.Replicas, "replica")))
+			in.of(left, c.state)
+		}
+		left -= in.Replicas
 	}
 }
 
