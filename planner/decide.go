@@ -67,9 +67,11 @@ func Decide(s State, p Policy) (Decision, error) {
 		if part, ok := portions[c.state.Name]; ok {
 			c.state, c.portion = &part.state, part.steps
 			c.missingGauge = missingGauge(s.Gaps, part.gauges, c.state)
+			c.invalid = invalidFacts(s.Gaps, c.state.Name, part.gauges)
+		} else {
+			c.invalid = invalidFacts(s.Gaps, c.state.Name, "")
 		}
 		c.standby = s.served(c.policy.Standby)
-		c.invalid = invalidFacts(s.Gaps, c.state.Name)
 		if s.Inventory != nil {
 			c.quotas = book.of(c, s.Inventory.Pools)
 		} else {
@@ -90,6 +92,7 @@ func Decide(s State, p Policy) (Decision, error) {
 	}
 	yield(courses, s.Inventory)
 	for _, c := range courses {
+		c.capInsurance()
 		c.answer()
 	}
 	for _, c := range turn {
@@ -103,7 +106,7 @@ func Decide(s State, p Policy) (Decision, error) {
 	for _, c := range courses {
 		c.admit()
 		d.Models = append(d.Models, c.out)
-		for _, short := range c.shortfalls {
+		for _, short := range c.asked() {
 			short.Owner = OwnerPlatform // nodes, stock, quota and start times all are
 			d.Shortfalls = append(d.Shortfalls, short)
 		}
@@ -227,8 +230,13 @@ type course struct {
 	wanted   int
 	wantedOK bool
 
+	// insure.go
+	uninsured int // the wish without survival and standby
+
 	// tier.go
 	promised int // terminating replicas whose GPUs a higher tier waits for
+	dropped  int // replicas that fit nowhere and are not asked for while a higher tier waits; shortfalls still has them
+	given    int // ready replicas that are given up for a higher tier
 
 	// out
 	out        ModelDecision

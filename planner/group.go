@@ -84,7 +84,7 @@ type portion struct {
 	state ModelState
 	// steps say how it came about.
 	steps []Step
-	// gauges is the model whose gaps count for the signals.
+	// gauges is the model whose gaps count for the signals and all else that is taken from the head.
 	gauges string
 }
 
@@ -112,6 +112,9 @@ func (s *State) divide(p Policy) map[string]portion {
 	}
 	return out
 }
+
+// fromHead are the facts, as in Gap, that projected takes from the head.
+var fromHead = []string{"requests", "load", "forecast", "waiting"}
 
 // projected is a member with the head's load in place of its own, as far as it concerns the role.
 func projected(m, head *ModelState, role Role) ModelState {

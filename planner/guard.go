@@ -26,10 +26,13 @@ func (c *course) guard() {
 	c.holdAfterBreak()
 	c.holdWindow()
 	c.limit()
-	if a := c.state.Actuator; a != nil && a.Paused {
+	if c.paused() {
 		c.step(StageGuard, &c.wanted, "the ScaledObject is paused: nothing acts on this plan until it is resumed")
 	}
 }
+
+// paused says whether nothing acts on the plan because the ScaledObject is paused.
+func (c *course) paused() bool { return c.state.Actuator != nil && c.state.Actuator.Paused }
 
 // last is the count that a hold goes back to: the last plan, or what runs when no plan is remembered.
 func (c *course) last() int {

@@ -24,7 +24,7 @@ type Standby struct {
 }
 
 // Insurance is what a policy's survival or standby adds to a plan, so that its price can be seen apart from that of the
-// demand. Replicas may be 0: then the plan covers it anyway.
+// demand. Replicas may be 0: then the plan covers it anyway, or nothing of it is left in the plan, as the Steps say.
 type Insurance struct {
 	// Against is what it insures against: "loss of a node", "demand of chat-west".
 	Against  string `json:"against"`
@@ -41,36 +41,64 @@ func (c *course) insure() {
 	if !c.wantedOK || c.state.Profile == nil {
 		return
 	}
+	c.uninsured = c.wanted
 	if c.policy.Survive != "" {
 		need, why := c.survivalNeed()
 		c.insured("loss of a "+string(c.policy.Survive), need, why)
 	}
 	if c.policy.Standby != nil {
-		need, why, ok := c.standbyNeed()
-		if !ok {
-			c.wanted = max(c.wanted, c.last())
-			c.step(StageWarm, &c.wanted, "standby: "+why)
-			return
+		need, why, missing := c.standbyNeed()
+		if why != "" {
+			c.insured("demand of "+c.policy.Standby.For, need, why)
 		}
-		c.insured("demand of "+c.policy.Standby.For, need, why)
+		if missing != "" {
+			c.wanted = max(c.wanted, c.last())
+			c.step(StageWarm, &c.wanted, "standby: "+missing)
+		}
 	}
 }
 
 // insured raises the plan to a floor and notes the price of it.
 func (c *course) insured(against string, need int, why string) {
 	added := max(0, need-c.wanted)
-	in := Insurance{Against: against, Replicas: added, GPUs: added * c.state.Shape.GPUs * c.state.Shape.Pods}
+	in := Insurance{Against: against}
+	in.of(added, c.state)
 	cost := plural(in.GPUs, "GPU")
-	if c.state.Price != nil {
-		hourly := Price(added) * *c.state.Price
-		in.PerHour = &hourly
-		cost += fmt.Sprintf(", %.2f/h", float64(hourly))
+	if in.PerHour != nil {
+		cost += fmt.Sprintf(", %.2f/h", float64(*in.PerHour))
 	}
 	c.out.Insurance = append(c.out.Insurance, in)
 	c.wanted += added
 	s := c.step(StageWarm, &c.wanted, fmt.Sprintf("%s: %s; it adds %s (%s)", against, why, plural(added, "replica"), cost))
 	if added > 0 {
 		s.BoundBy = against
+	}
+}
+
+// of makes it that of so many replicas of the model.
+func (in *Insurance) of(replicas int, m *ModelState) {
+	in.Replicas, in.GPUs, in.PerHour = replicas, replicas*m.Shape.GPUs*m.Shape.Pods, nil
+	if m.Price != nil {
+		hourly := Price(replicas) * *m.Price
+		in.PerHour = &hourly
+	}
+}
+
+// capInsurance leaves of what was added only what the plan still has of it: a veto, replicas_max or a higher tier may have
+// taken it off. What was added last goes first.
+func (c *course) capInsurance() {
+	if c.out.Replicas == nil {
+		return
+	}
+	left := max(0, *c.out.Replicas-c.uninsured)
+	for i := range c.out.Insurance {
+		in := &c.out.Insurance[i]
+		if in.Replicas > left {
+			c.step(StageGuard, nil, fmt.Sprintf("%s: the plan has %d of the %s that it adds", in.Against, left,
+				plural(in.Replicas, "replica")))
+			in.of(left, c.state)
+		}
+		left -= in.Replicas
 	}
 }
 
@@ -154,38 +182,55 @@ func lostWith(s Survival, p *Pool, n *Node) string {
 }
 
 // standbyNeed is what the own demand and the share of the other's need together, on joint paths: path i of one with path i
-// of the other. ok is false while neither a forecast nor a load of the other is known: then the plan is not
-// lowered.
-func (c *course) standbyNeed() (need int, why string, ok bool) {
-	other, share := c.standby, c.policy.Standby.Share
-	if other == nil || other.Load == nil && other.Forecast == nil {
-		return 0, fmt.Sprintf("the demand of %s is unknown, so nothing can be added for it and the plan is not lowered", c.policy.Standby.For), false
+// of the other. The other's load counts while it is fresh and its forecast while it reaches ahead: one that does not is
+// unknown, not zero. missing says which is unknown: then the plan is not lowered. why is empty when both are: nothing can
+// be added for it.
+func (c *course) standbyNeed() (need int, why, missing string) {
+	other, share, of := c.standby, c.policy.Standby.Share, c.policy.Standby.For
+	unknown := fmt.Sprintf("the demand of %s is unknown, so nothing can be added for it and the plan is not lowered", of)
+	if other == nil {
+		return 0, "", unknown
 	}
-	own, their := Load{}, Load{}
+	theirs := course{state: other, now: c.now, policy: c.policy}
+	problem, covers := theirs.loadProblem(), other.Forecast != nil && theirs.forecastCovers()
+	switch {
+	case problem != "" && !(covers && c.forecastOK):
+		return 0, "", unknown
+	case problem != "":
+		missing = fmt.Sprintf("of %s %s, so the plan is not lowered", of, problem)
+	case !covers:
+		missing = fmt.Sprintf("of %s there is no forecast, so the plan is not lowered", of)
+	}
+	if problem == "" {
+		need = c.needBeside(share, other.Load.Load)
+	}
+	if c.forecastOK && covers {
+		need = max(need, c.needBesidePaths(share, &theirs))
+	}
+	return need, fmt.Sprintf("with %g %% of it %d are needed", 100*share, need), missing
+}
+
+// needBeside is what the own load of this moment and the share of another need.
+func (c *course) needBeside(share float64, their Load) int {
+	own := Load{}
 	if c.state.Load != nil {
 		own = c.state.Load.Load
 	}
-	if other.Load != nil {
-		their = other.Load.Load
+	return c.rates.Profile.replicasFor(float64(own.Prompt)+share*float64(their.Prompt),
+		float64(own.Completion)+share*float64(their.Completion))
+}
+
+// needBesidePaths is what the own forecast and the share of the other's peaks need until a lost replica could be replaced.
+func (c *course) needBesidePaths(share float64, theirs *course) int {
+	until, paths := c.holdUntil(), len(theirs.state.Forecast.Prompt.Paths)
+	first, last, _ := c.window(c.now, until)
+	from, to, _ := theirs.window(c.now, until)
+	needs := make([]int, len(c.state.Forecast.Prompt.Paths))
+	for i := range needs {
+		p, g := peakRates(theirs.state.Forecast, i%paths, from, to)
+		needs[i] = ceilCount(c.pathPeak(i, first, last, share*p, share*g))
 	}
-	rates := &c.rates.Profile
-	need = rates.replicasFor(float64(own.Prompt)+share*float64(their.Prompt), float64(own.Completion)+share*float64(their.Completion))
-	if c.forecastOK && other.Forecast != nil {
-		until := c.holdUntil()
-		first, last, _ := c.window(c.now, until)
-		theirs := course{state: other, now: c.now}
-		if theirs.forecastCovers() {
-			from, to, _ := theirs.window(c.now, until)
-			needs := make([]int, len(c.state.Forecast.Prompt.Paths))
-			for i := range needs {
-				k := i % len(other.Forecast.Prompt.Paths)
-				p, g := peakRates(other.Forecast, k, from, to)
-				needs[i] = ceilCount(c.pathPeak(i, first, last, share*p, share*g))
-			}
-			need = max(need, quantileCount(needs, c.level))
-		}
-	}
-	return need, fmt.Sprintf("with %g %% of it %d are needed", 100*share, need), true
+	return quantileCount(needs, c.level)
 }
 
 // peakRates are the largest rates of one path within steps [first, last], of prompts and of completions.

@@ -36,6 +36,9 @@ func TestInsuranceOnlyRaises(t *testing.T) {
 			}
 			added += in.Replicas
 		}
+		if *insured.Replicas < added {
+			t.Fatalf("%d of a plan of %d are named", added, *insured.Replicas)
+		}
 		if grown := *insured.Replicas - *plain.Replicas; grown > added {
 			t.Fatalf("the plan grows by %d, %d are named", grown, added)
 		}

@@ -42,7 +42,7 @@ func (c *course) buffer(r *room) []BufferTarget {
 	if r == nil || c.state.Shape == (Shape{}) || !c.wantedOK || !c.supplyOK {
 		return c.lastBuffers()
 	}
-	if a := c.state.Actuator; a != nil && a.Paused || c.yielded() {
+	if c.paused() || c.yielded() {
 		return nil
 	}
 	lead, known := c.nodeLead()

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -98,12 +99,20 @@ func (m *ModelState) leaveOut(fact string) {
 	}
 }
 
-// invalidFacts says which facts of the model were left out as invalid; "" for none.
-func invalidFacts(gaps []Gap, model string) string {
+// invalidFacts says which facts of the model, and of the head of its group what it has from there, were left out as invalid;
+// "" for none. A model without a group has no head.
+func invalidFacts(gaps []Gap, model, head string) string {
 	var facts []string
 	for _, g := range gaps {
-		if g.Invalid && g.Model == model {
-			facts = append(facts, strings.ReplaceAll(g.Fact, "_", " "))
+		if !g.Invalid {
+			continue
+		}
+		fact := strings.ReplaceAll(g.Fact, "_", " ")
+		switch {
+		case g.Model == model:
+			facts = append(facts, fact)
+		case head != "" && g.Model == head && slices.Contains(fromHead, g.Fact):
+			facts = append(facts, fact+" of "+head)
 		}
 	}
 	if len(facts) == 0 {

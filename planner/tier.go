@@ -32,11 +32,11 @@ func tiers(turn []*course) [][]*course {
 // nothing that fits nowhere: it would take what becomes free.
 //
 // Only replicas of one pod, or of the same shape, are counted: which pod of a workload goes is not ours to say, so that it
-// must not matter. A model of which facts are missing yields nothing, and one whose need is unknown is given nothing that
-// serves. One that holds fewer GPUs than are needed counts only as far as nodes are seen on which enough of them
-// are beside each other; a Step then names the node.
+// must not matter. A model of which facts are missing yields nothing, nor does a paused one, on whose plan nothing acts;
+// one whose need is unknown is given nothing that serves. One that holds fewer GPUs than are needed counts only as far as
+// nodes are seen on which enough of them are beside each other; a Step then names the node.
 func yield(courses []*course, inv *Inventory) {
-	turn := inTurn(courses)
+	turn, nodes := inTurn(courses), &promises{inv: inv, loose: map[*Node]int{}, gone: map[*Node]map[int]bool{}}
 	for _, short := range turn {
 		missing := short.nowhere()
 		waits := short.waitsForNode()
@@ -44,12 +44,12 @@ func yield(courses []*course, inv *Inventory) {
 			continue
 		}
 		for _, victim := range slices.Backward(turn) {
-			if victim.policy.Priority >= short.policy.Priority || !short.compatible(victim) || victim.blind != "" {
+			if victim.policy.Priority >= short.policy.Priority || !short.compatible(victim) || victim.blind != "" || victim.paused() {
 				continue
 			}
 			victim.asksOnlyWhatFits(short)
 			missing -= short.takeLeaving(victim, missing)
-			missing -= short.takeFrom(victim, missing, inv)
+			missing -= short.takeFrom(victim, missing, nodes)
 		}
 		if missing > 0 && short.policy.Priority > turn[len(turn)-1].policy.Priority {
 			short.step(StagePlace, nil, fmt.Sprintf("no lower tier has more to yield: %s short", plural(missing, "replica")))
@@ -57,15 +57,38 @@ func yield(courses []*course, inv *Inventory) {
 	}
 }
 
-// nowhere is how many replicas of the plan have no slot.
+// nowhere is how many replicas of the plan have no slot, without those that are not asked for any more.
 func (c *course) nowhere() int {
 	n := 0
 	for _, s := range c.shortfalls {
-		if slices.Contains([]Cause{Fragmented, PoolLimit, NoStock}, s.Cause) {
+		if s.noSlot() {
 			n += s.Replicas
 		}
 	}
-	return n
+	return n - c.dropped
+}
+
+// noSlot says whether it is of replicas that fit nowhere.
+func (s *Shortfall) noSlot() bool {
+	return slices.Contains([]Cause{Fragmented, PoolLimit, NoStock}, s.Cause)
+}
+
+// asked are the shortfalls of what the plan still asks for.
+func (c *course) asked() []Shortfall {
+	var out []Shortfall
+	dropped := c.dropped
+	for _, s := range c.shortfalls {
+		if s.noSlot() {
+			n := min(dropped, s.Replicas)
+			s.Replicas -= n
+			dropped -= n
+			if n > 0 && s.Replicas == 0 {
+				continue
+			}
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // waitsForNode is how many starting replicas have no node.
@@ -93,6 +116,7 @@ func (c *course) asksOnlyWhatFits(short *course) {
 	if n <= 0 {
 		return
 	}
+	c.dropped += n
 	c.lower(n, fmt.Sprintf("%s (tier %d) waits for GPUs: %d that fit nowhere are not asked for", short.state.Name,
 		short.policy.Priority, n))
 }
@@ -123,7 +147,7 @@ func (c *course) takeLeaving(victim *course, missing int) int {
 }
 
 // takeFrom takes up to so many slots from a lower tier and returns how many.
-func (c *course) takeFrom(victim *course, missing int, inv *Inventory) int {
+func (c *course) takeFrom(victim *course, missing int, nodes *promises) int {
 	if missing <= 0 || !victim.supplyOK || c.out.Replicas == nil || victim.out.Replicas == nil {
 		return 0
 	}
@@ -134,19 +158,22 @@ func (c *course) takeFrom(victim *course, missing int, inv *Inventory) int {
 	kept := max(victim.policy.ReplicasMin, victim.out.Serving)
 	running := min(*victim.out.Replicas, victim.state.Replicas.Ready)
 	can := func(floor int) int { return max(0, running-floor) }
-	slots, gone, where := c.freed(victim, serving, can(victim.policy.ReplicasMin), inv)
+	slots, gone, on := c.freed(victim, serving, can(victim.policy.ReplicasMin), nodes)
 	if slots == serving && missing > serving {
-		more, goneToo, whereToo := c.freed(victim, missing-serving, max(0, can(kept)-gone), inv)
-		slots, gone = slots+more, gone+goneToo
-		if where == "" {
-			where = whereToo
-		}
+		more, goneToo, onToo := c.freed(victim, missing-serving, max(0, can(kept)-gone), nodes)
+		slots, gone, on = slots+more, gone+goneToo, append(on, onToo...)
 	}
 	if gone == 0 {
 		return 0
 	}
-	// What the plan already releases is free without being asked for.
-	released := min(gone, max(0, victim.state.Replicas.Ready-*victim.out.Replicas))
+	// What the plan already releases is free without being asked for, but only once: what was given before is off the plan too.
+	released := min(gone, max(0, victim.state.Replicas.Ready-*victim.out.Replicas-victim.given))
+	victim.given += gone
+	where := ""
+	if len(on) > 0 {
+		slices.Sort(on)
+		where = ", those on " + strings.Join(slices.Compact(on), ", ")
+	}
 	victim.lower(gone-released, fmt.Sprintf("yields %s to %s (tier %d over %d)%s", plural(gone, "replica"), c.state.Name,
 		c.policy.Priority, victim.policy.Priority, where))
 	c.step(StagePlace, nil, fmt.Sprintf("%s (tier %d) yields %s: room for %d of ours%s", victim.state.Name, victim.policy.Priority,
@@ -154,64 +181,93 @@ func (c *course) takeFrom(victim *course, missing int, inv *Inventory) int {
 	return slots
 }
 
-// freed is how many slots for c up to wanted, and by how many replicas of the victim up to most, can be made.
-func (c *course) freed(victim *course, wanted, most int, inv *Inventory) (slots, gone int, where string) {
+// freed is how many slots for c up to wanted, and by how many replicas of the victim up to most, can be made; on names the
+// nodes, once per slot, where they must be those of certain ones.
+func (c *course) freed(victim *course, wanted, most int, nodes *promises) (slots, gone int, on []string) {
 	if wanted <= 0 || most <= 0 {
-		return 0, 0, ""
+		return 0, 0, nil
 	}
 	need, holds := c.state.Shape, victim.state.Shape
 	if per := holds.GPUs / need.GPUs; per > 0 || need == holds {
 		per = max(per, 1)
 		gone = min(most, (wanted+per-1)/per)
-		return min(wanted, gone*per), gone, ""
+		return min(wanted, gone*per), gone, nil
 	}
-	var nodes []string
-	for _, n := range inv.together(need, victim.state.Name) {
-		if slots == wanted || gone+n.pods > most {
+	for slots < wanted {
+		b, ok := nodes.beside(need, victim.state.Name)
+		if !ok || gone+len(b.pods) > most {
 			break
 		}
-		slots, gone = slots+1, gone+n.pods
-		nodes = append(nodes, n.name)
+		nodes.promise(b)
+		slots, gone = slots+1, gone+len(b.pods)
+		on = append(on, b.node.Name)
 	}
-	if len(nodes) > 0 {
-		where = ", those on " + strings.Join(nodes, ", ")
-	}
-	return slots, gone, where
+	return slots, gone, on
 }
 
-// beside is a node on which pods of a model hold what is missing for a slot.
+// promises is what one Decision promises of the GPUs of pods that are to go, so that nothing is promised twice. Without an
+// Inventory there is nothing to promise.
+type promises struct {
+	inv   *Inventory
+	loose map[*Node]int          // free GPUs left on a node beside what was promised there
+	gone  map[*Node]map[int]bool // tenants that are to go, by index
+}
+
+// beside is a slot that pods of a model on one node make when they go.
 type beside struct {
-	name string
-	pods int
+	node  *Node
+	pods  []int // tenants, by index
+	loose int   // GPUs left over
 }
 
-// together are the nodes on which pods of the model hold enough GPUs beside each other for one more slot of the shape, those
-// with the fewest of them first.
-func (inv *Inventory) together(s Shape, model string) []beside {
-	var out []beside
-	if inv == nil {
-		return nil
+// beside is the slot of the shape that the fewest pods of the model make together with what is free beside them, on the
+// first node by name where as few do; ok is false when there is none.
+func (p *promises) beside(s Shape, model string) (best beside, ok bool) {
+	if p == nil || p.inv == nil {
+		return beside{}, false
 	}
-	for i := range inv.Pools {
-		p := &inv.Pools[i]
-		for k := range p.Nodes {
-			n := &p.Nodes[k]
-			if !p.holds(s) || !n.Usable {
+	for i := range p.inv.Pools {
+		pool := &p.inv.Pools[i]
+		for k := range pool.Nodes {
+			n := &pool.Nodes[k]
+			if !pool.holds(s) || !n.Usable {
 				continue
 			}
-			free, pods := n.FreeGPUs%s.GPUs, 0
-			for _, t := range n.Tenants {
-				if t.Model == model && free < s.GPUs {
-					free, pods = free+t.GPUs, pods+1
-				}
-			}
-			if free >= s.GPUs && pods > 0 {
-				out = append(out, beside{n.Name, pods})
+			b, enough := p.on(n, s, model)
+			if enough && (!ok || cmp.Or(len(b.pods)-len(best.pods), cmp.Compare(n.Name, best.node.Name)) < 0) {
+				best, ok = b, true
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b beside) int { return cmp.Or(cmp.Compare(a.pods, b.pods), cmp.Compare(a.name, b.name)) })
-	return out
+	return best, ok
+}
+
+// on is the slot that pods of the model make on a node.
+func (p *promises) on(n *Node, s Shape, model string) (b beside, ok bool) {
+	free, promised := p.loose[n]
+	if !promised {
+		free = n.FreeGPUs
+	}
+	free %= s.GPUs // whole slots were there to be placed into
+	b.node = n
+	for i, t := range n.Tenants {
+		if t.Model == model && free < s.GPUs && !p.gone[n][i] {
+			free, b.pods = free+t.GPUs, append(b.pods, i)
+		}
+	}
+	b.loose = free - s.GPUs
+	return b, b.loose >= 0 && len(b.pods) > 0
+}
+
+// promise notes that the pods go for the slot.
+func (p *promises) promise(b beside) {
+	if p.gone[b.node] == nil {
+		p.gone[b.node] = map[int]bool{}
+	}
+	for _, i := range b.pods {
+		p.gone[b.node][i] = true
+	}
+	p.loose[b.node] = b.loose
 }
 
 // lower takes n replicas off the plan after it was made. The wish stays remembered: it comes back when there is room.

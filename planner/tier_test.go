@@ -8,14 +8,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOnlyLowerTiersYield: a plan is lowered for another model only when that one is of a higher tier and short, never below
-// ReplicasMin, and never while facts about it are missing.
+// TestOnlyLowerTiersYield: a plan is lowered for another model only when that one is of a higher tier and short or waits for
+// a node, never below ReplicasMin, and never while facts about it are missing or it is paused.
 func TestOnlyLowerTiersYield(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, p := genState(t)
-		for name, m := range p.Models {
+		for _, state := range s.Models {
+			m := p.Models[state.Name]
 			m.Priority = rapid.IntRange(0, 2).Draw(t, "tier")
-			p.Models[name] = m
+			p.Models[state.Name] = m
 		}
 		d := mustDecide(t, s, p)
 		for i := range d.Models {
@@ -31,8 +32,18 @@ func TestOnlyLowerTiersYield(t *testing.T) {
 			if strings.Contains(m.Held, "missing") || s.Models[i].Load == nil || s.Models[i].Profile == nil {
 				t.Fatalf("%s yields although facts are missing: %s", m.Name, m.Held)
 			}
-			if !slices.ContainsFunc(d.Shortfalls, func(f Shortfall) bool { return p.For(f.Model).Priority > policy.Priority }) {
-				t.Fatalf("%s of tier %d yields and no higher tier is short: %+v", m.Name, policy.Priority, d.Shortfalls)
+			if a := s.Models[i].Actuator; a != nil && a.Paused {
+				t.Fatalf("%s yields although it is paused", m.Name)
+			}
+			above := func(model string) bool { return p.For(model).Priority > policy.Priority }
+			short := slices.ContainsFunc(d.Shortfalls, func(f Shortfall) bool { return above(f.Model) })
+			waits := slices.ContainsFunc(s.Models, func(m ModelState) bool {
+				return above(m.Name) && m.Replicas != nil && slices.ContainsFunc(m.Replicas.Starting,
+					func(r StartingReplica) bool { return r.Pending })
+			})
+			if !short && !waits {
+				t.Fatalf("%s of tier %d yields and no higher tier is short or waits for a node: %+v", m.Name, policy.Priority,
+					d.Shortfalls)
 			}
 		}
 	})

@@ -112,16 +112,25 @@ func (s *State) measure(variants []*variant) (reference Load, problem string) {
 				return Load{}, problem
 			}
 		}
-		if fill := v.fill(reference); fill < 1e-9 {
-			problem = "nothing is asked for"
-			return reference, problem
-		} else {
+		fill := v.fill(reference)
+		if fill < 1e-9 {
+			return reference, "nothing is asked for"
+		}
+		if v.known() {
 			v.carries = 1 / fill
-			problem = ""
 		}
 	}
-	return reference, problem
+	switch {
+	case !measured:
+		return reference, problem
+	case !slices.ContainsFunc(variants, (*variant).known):
+		return reference, "of none both the replicas and what one carries are known"
+	}
+	return reference, ""
 }
+
+// known says whether what replicas of the variant carry can be counted on.
+func (v *variant) known() bool { return v.state.Profile != nil && v.state.Replicas != nil }
 
 // fill is how many replicas of the variant the load takes; 0 when nothing is known about them.
 func (v *variant) fill(l Load) float64 {
@@ -168,7 +177,7 @@ func (v *variant) count(s *State) {
 	if v.limited {
 		v.most = min(v.most, v.have+v.slots)
 	}
-	if v.state.Profile == nil {
+	if !v.known() {
 		v.most = 0 // nothing of it can be counted on
 	}
 	v.least = min(v.least, v.most)
@@ -259,6 +268,10 @@ func mixText(variants []*variant, counts []int, load Load, covered bool) string 
 	for i, v := range variants {
 		if v.state.Profile == nil {
 			fmt.Fprintf(&b, "; nothing is known about what a replica of %s carries", v.state.Name)
+			continue
+		}
+		if v.state.Replicas == nil {
+			fmt.Fprintf(&b, "; how many replicas of %s there are is unknown", v.state.Name)
 			continue
 		}
 		alone := ceilCount(v.fill(load))
