@@ -103,6 +103,31 @@ fuzz-short: ## Run each fuzz function for FUZZTIME (10s)
 bench: ## Run all benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
+# The incident over ten seeds, the profile's error, and a day of each recorded series that lies in ../shared/data/demand (see
+# its README for where they come from). Takes about a quarter of an hour on two idle cores.
+SERIES := ../shared/data/demand
+RECORDED := bin/forewarm simulate -f configs/scenarios/recorded.yaml --set duration=24h \
+	--set world.models.0.workload.requests_per_s=20 --policy forewarm,kpa,wva,oracle:99
+.PHONY: what-if
+what-if: ## Make the README's comparison of policies
+	@mkdir -p bin
+	go build -o bin/forewarm ./cmd/forewarm
+	bin/forewarm simulate -f configs/scenarios/monday-0915.yaml --seeds 10 \
+		--policy forewarm,fixed:8,keda-queue,hpa-gpu,cron,kpa,wva,dynamo,oracle,oracle:99
+	bin/forewarm simulate -f configs/scenarios/monday-0915.yaml --seeds 5 --policy forewarm,tuned:99.8,oracle:99.8
+	bin/forewarm simulate -f configs/scenarios/monday-0915.yaml --seeds 10 --policy forewarm --sweep profile_error=0,0.2,0.4
+	@if [[ ! -d $(SERIES) ]]; then echo 'what-if: no $(SERIES), the recorded series are left out' >&2; exit 0; fi; set -x; \
+	for name in crane_11 crane_13; do \
+		$(RECORDED) --set world.models.0.workload.table.file=$$PWD/$(SERIES)/$${name}_1min.csv; \
+	done; \
+	for name in m-small m-large; do \
+		$(RECORDED) --set world.models.0.workload.table.file=$$PWD/$(SERIES)/servegen_$${name}_10min.csv \
+			--set world.models.0.workload.table.column=rps --set world.models.0.workload.table.missing_where=gap=1 \
+			--set world.models.0.workload.table.begin=2021-10-09T00:00:00Z; \
+	done; \
+	$(RECORDED) --set world.start=1998-06-16T00:00:00Z --set world.models.0.workload.table.column=requests \
+		--set world.models.0.workload.table.file=$$PWD/$(SERIES)/worldcup98_1min_to_1998-06-20.csv
+
 # Needs the series in ../shared/data/demand, and, for what is not in its cache, Debian's packages:
 #   apt-get install --no-install-recommends r-base-core r-cran-forecast python3-statsmodels
 # From an empty cache the peers take more than an hour of processor time; after that a run takes a minute or two. For a part:

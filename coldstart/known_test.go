@@ -204,6 +204,37 @@ func TestNoShift(t *testing.T) {
 	}
 }
 
+// TestShiftOfAPool: in a pool of a slow and a fast model it is no change that the slow one started last, but it is one that
+// both take twice as long.
+func TestShiftOfAPool(t *testing.T) {
+	pool := func(last ...float64) []Sample {
+		rng := rand.New(rand.NewPCG(4, 4))
+		var newestFirst []Sample
+		add := func(slow bool, seconds float64) {
+			key := Key{Model: "fast", Path: WarmNode}
+			if slow {
+				key.Model = "slow"
+			}
+			i := len(newestFirst)
+			newestFirst = append([]Sample{start(fmt.Sprint(i), key, i, Served, seconds*(.95+.1*rng.Float64()))}, newestFirst...)
+		}
+		for range 12 {
+			add(true, 600)
+			add(false, 60)
+		}
+		for _, seconds := range last {
+			add(seconds > 300, seconds)
+		}
+		return newestFirst
+	}
+	if s := shiftOf(pool(slices.Repeat([]float64{600}, 10)...)); s.Starts != 0 {
+		t.Errorf("the slow model started last: %+v", s)
+	}
+	if s := shiftOf(pool(1200, 120, 1200, 120)); s.Starts != 4 || s.Factor < 1.6 || s.Factor > 2.2 {
+		t.Errorf("both take twice as long: %+v", s)
+	}
+}
+
 // TestParents walks the sources of a key that says everything, nearest first, and the prior of the last.
 func TestParents(t *testing.T) {
 	key := Key{Model: "chat", Shape: "4x1/H200", Path: WarmNode, Engine: "vllm 0.11.0", Image: Cached, Weights: NotCached, Compile: Cached}

@@ -39,14 +39,13 @@ const (
 // shiftOf looks for a change in the level of the served starts, given newest first: for every number k of newest ones it
 // compares the mean of the logarithms with that of the ones before (Student's t with their spread, n−1 degrees of
 // freedom), and takes the k that chance explains least, if it explains it too little (shiftUpProb, shiftDownProb). The
-// zero Shift is none. One start that took twice as long leaves it silent; two or three in a row do not.
+// zero Shift is none. One start that took twice as long leaves it silent; two or three in a row do not. In a pool of several
+// models or shapes each start is compared with what its own kind takes: that the slow model started last is no change.
 func shiftOf(newestFirst []Sample) Shift {
 	var logs []float64
-	for _, s := range newestFirst {
-		if s.Outcome == Served && s.Total > 0 {
-			if logs = append(logs, math.Log(float64(s.Total))); len(logs) == shiftNewMax+shiftOldMax {
-				break
-			}
+	for _, s := range ownLevel(newestFirst) {
+		if logs = append(logs, s); len(logs) == shiftNewMax+shiftOldMax {
+			break
 		}
 	}
 	best, bestProb := Shift{}, 1.0
@@ -68,6 +67,31 @@ func shiftOf(newestFirst []Sample) Shift {
 		}
 	}
 	return best
+}
+
+// ownLevel returns the logarithms of what the served samples took, in a pool of several kinds (models and shapes) each
+// less the mean of its kind.
+func ownLevel(samples []Sample) []float64 {
+	type kind struct{ model, shape string }
+	sums, counts := map[kind]float64{}, map[kind]int{}
+	var logs []float64
+	var of []kind
+	for _, s := range samples {
+		if s.Outcome != Served || s.Total <= 0 {
+			continue
+		}
+		k, x := kind{s.Key.Model, s.Key.Shape}, math.Log(float64(s.Total))
+		sums[k] += x
+		counts[k]++
+		logs, of = append(logs, x), append(of, k)
+	}
+	if len(counts) == 1 {
+		return logs
+	}
+	for i, k := range of {
+		logs[i] -= sums[k] / float64(counts[k])
+	}
+	return logs
 }
 
 // agree reports whether enough values lie beyond mean by more than least, in the direction of by.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,6 +61,26 @@ type CatalogueLimits struct {
 type CatalogueRequests struct {
 	planner.RequestMix `yaml:",inline"`
 	Origin             `yaml:",inline"`
+}
+
+// Alternatives are the other entries of the same model, precision and engine as the named one, as the planner takes them: by
+// name, without prices. It is empty when there is no such entry.
+func (c Catalogue) Alternatives(name string) []planner.Alternative {
+	own := strings.Split(name, "/")
+	var out []planner.Alternative
+	for _, p := range c.Profiles {
+		parts := strings.Split(p.Name, "/")
+		if len(own) != 5 || len(parts) != 5 || p.Name == name || parts[0] != own[0] || parts[1] != own[1] || parts[4] != own[4] {
+			continue
+		}
+		gpus, err := strconv.Atoi(strings.TrimPrefix(parts[3], "tp"))
+		if err != nil {
+			continue // a name of another form says nothing about GPUs
+		}
+		out = append(out, planner.Alternative{Name: p.Name, GPUs: gpus, Profile: p.Profile()})
+	}
+	slices.SortFunc(out, func(a, b planner.Alternative) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // Profile is the entry as the planner takes it.

@@ -53,7 +53,8 @@
 // quantiles by the pinball loss they have had lately, and a conformal correction (conformal.go) moves each quantile
 // until it holds as often as it says. Quantiles are sorted, so that they never cross. templates (shuffle.go, bend.go)
 // then give sample paths these quantiles and the ups and downs of past errors, and the peaks of the paths the
-// quantiles of the peak. The spread that quantiles are measured in follows how restless the series is (steady.go).
+// quantiles of the peak. The spread that quantiles are measured in follows how restless the series is (steady.go)
+// and how wrong forecasts of this minute of the hour are (hour.go).
 // Analog days were tried and removed: they were not shown to lower the loss on a fifth of the series.
 //
 // # What it knows about itself

@@ -25,7 +25,7 @@ func TestEventfulSnapshotGoesOnAsBefore(t *testing.T) {
 	const step = 10 * time.Minute
 	whole := dailyDemand(int(18*day/step), step, berlin, 3)
 	opts := Options{Horizon: 6}
-	for _, at := range []time.Duration{14*day + 5*time.Hour, 14*day + 11*time.Hour, 15*day + 3*time.Hour} {
+	for _, at := range []time.Duration{14*day + 5*time.Hour, 14*day + 11*time.Hour + step, 15*day + 3*time.Hour} {
 		cut := int(at / step)
 		a := WithEvents(NewAuto(opts), calendar, "chat").(*Eventful)
 		b := WithEvents(NewAuto(opts), calendar, "chat").(*Eventful)

@@ -23,12 +23,13 @@ type mixture struct {
 	// averages are exponential means of the last 3, 10, 30 and 100 steps.
 	averages   [4]float64
 	quantreg   *quantileRegression
-	mute       []bool  // per candidate: has no say
-	candidates int     // experts, the direct peak, the regressions and the replay
-	bands      []band  // for each knot and the peak
-	jumps      []*band // the same, for origins before a jump; nil before the first
-	jumpy      float64 // share of origins before a jump
-	sought     bool    // this origin is looked at because it is one
+	mute       []bool     // per candidate: has no say
+	candidates int        // experts, the direct peak, the regressions and the replay
+	bands      []band     // for each knot and the peak
+	restless   []restless // the same
+	jumps      []*band    // the same, for origins before a jump; nil before the first
+	jumpy      float64    // share of origins before a jump
+	sought     bool       // this origin is looked at because it is one
 	record     record
 
 	now     origin   // the forecast made at the last step
@@ -100,7 +101,9 @@ func newMixture(s Series, horizon int, keep time.Duration, only string) *mixture
 	m.candidates = len(m.mute)
 	for range len(m.knots) + 1 {
 		m.bands = append(m.bands, newBand(m.candidates, m.mute))
+		m.restless = append(m.restless, newRestless(minutesIn(s.Step)))
 	}
+	m.bands[len(m.bands)-1].holds = true
 	m.jumps = make([]*band, len(m.bands))
 	m.places, m.buf = make([]place, len(m.knots)), make([]float64, len(m.knots))
 	m.now = newOrigin(len(m.bands), m.candidates)
@@ -232,6 +235,9 @@ func (m *mixture) teach(o *origin, j int, z float64) {
 		x[i] = float64(o.x[j*regressors+i])
 	}
 	m.quantreg.learn(j, x[:], clamp((z-o.level)/o.size, regressorMax), max(b.usual/o.size, 1e-3), loss, b.seen%regressionSolve == 0)
+	if r := &m.restless[j]; b.usual > 0 {
+		r.learn(r.bin(m.seasons.place(&m.past.clock, o.at)), (z-float64(o.final[j*gridLen+gridMedian]))/b.usual)
+	}
 	b.learn(o, j, z, m.reach())
 }
 

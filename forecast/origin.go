@@ -39,7 +39,7 @@ const (
 )
 
 // moods are the regressors of the spread.
-const moods = 6
+const moods = 7
 
 // observe works out the forecast made at the last step seen into m.now.
 func (m *mixture) observe() {
@@ -69,6 +69,7 @@ func (m *mixture) observe() {
 	for j := range bands {
 		mood := o.mood[j*moods : (j+1)*moods]
 		m.steady.moods(m, j, mood)
+		mood[moods-1] = float32(m.restless[j].mood(m.restless[j].bin(m.here)))
 		o.spread[j] = float32(m.band(o, j).spread(mood))
 	}
 	m.replayErrors(o)
@@ -134,12 +135,14 @@ func (m *mixture) aggregate(o *origin, j int) {
 	raw, final := o.raw[j*gridLen:(j+1)*gridLen], o.final[j*gridLen:(j+1)*gridLen]
 	centres := o.centres[j*m.candidates : (j+1)*m.candidates]
 	replayed := o.replayed[j*gridLen : (j+1)*gridLen]
+	lean := b.usual * m.restless[j].shift(m.restless[j].bin(m.here))
 	for p, level := range grid {
 		take(p, centres, replayed)
 		q := b.mix(p, centres, spread, m.reach())
 		if o.jump[j] {
 			q = b.envelop(level, q, centres)
 		}
+		q += lean
 		raw[p] = float32(q)
 		final[p] = float32(m.sane(q + spread*b.correction(p)))
 	}

@@ -123,10 +123,33 @@ func (p *past) at(i int) float64 {
 		return math.NaN()
 	case i >= p.n-len(p.fine):
 		return p.fine[i%len(p.fine)]
-	case p.coarse == nil || (p.n-1)/p.per-i/p.per >= len(p.coarse):
+	}
+	return p.coarseMean(i / p.per)
+}
+
+// smooth is at, but for straight lines between the middles of coarse steps in place of the stair: the difference of two
+// steps of a stair is that of two means of ten minutes, or nothing, by the minute that it is taken in.
+func (p *past) smooth(i int) float64 {
+	if i < 0 || i >= p.n-len(p.fine) {
+		return p.at(i)
+	}
+	own, place := i/p.per, 2*(i%p.per)+1-p.per
+	z, other := p.coarseMean(own), p.coarseMean(own+1)
+	if place < 0 {
+		other, place = p.coarseMean(own-1), -place
+	}
+	if math.IsNaN(other) {
+		return z
+	}
+	return z + float64(place)/float64(2*p.per)*(other-z)
+}
+
+// coarseMean returns the mean of a coarse step; NaN when it is missing, forgotten or not complete.
+func (p *past) coarseMean(i int) float64 {
+	if p.coarse == nil || i < 0 || i >= p.n/p.per || (p.n-1)/p.per-i >= len(p.coarse) {
 		return math.NaN()
 	}
-	return float64(p.coarse[i/p.per%len(p.coarse)])
+	return float64(p.coarse[i%len(p.coarse)])
 }
 
 // measured returns the value of step i when a forecast can be scored on it.

@@ -80,7 +80,7 @@ func (m *mixture) aheadRegressors(x []float64, k int, at place, size float64) {
 	x[4] = (m.past.level - s.level - s.week.at(at.week)) / size
 	for i, days := range [2]int{1, 7} {
 		then := m.past.clock.sameTime(last, days)
-		d := (m.past.at(m.past.clock.sameTime(last+k, days)) - m.past.at(then)) / size
+		d := (m.past.smooth(m.past.clock.sameTime(last+k, days)) - m.past.smooth(then)) / size
 		if math.IsNaN(d) || k > last-then {
 			d = 0
 		}

@@ -112,8 +112,11 @@ func newSeasons(step time.Duration) *seasons {
 	return s
 }
 
-// place is where a step lies in the three shapes.
-type place struct{ day, broad, week spot }
+// place is where a step lies in the three shapes, and in the hour.
+type place struct {
+	day, broad, week spot
+	hour             int // seconds into it
+}
 
 func (s *seasons) place(c *wallClock, i int) place {
 	weekday, seconds := c.local(i)
@@ -123,7 +126,7 @@ func (s *seasons) place(c *wallClock, i int) place {
 		class = 1
 	}
 	return place{day: s.day.spot((class+turn)/2, s.dayFine), broad: s.broad.spot(turn, s.fine),
-		week: s.week.spot((float64(weekday)+turn)/7, s.fine)}
+		week: s.week.spot((float64(weekday)+turn)/7, s.fine), hour: seconds % 3600}
 }
 
 // clockBin returns which of n parts of the local day a place lies in.

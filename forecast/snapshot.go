@@ -9,7 +9,7 @@ import (
 )
 
 // snapshotMagic begins a snapshot; its last byte is the version of the layout.
-const snapshotMagic = "forewarm-auto\x01"
+const snapshotMagic = "forewarm-auto\x02"
 
 // MarshalBinary returns the whole state: an Auto that reads it goes on exactly as this one would, without a history to fit
 // again. The form belongs to this version of forewarm and is no archive; keep the history for that. It must follow a

@@ -23,6 +23,7 @@ func (m *mixture) code(c *coder) {
 	}
 	for j := range m.bands {
 		m.bands[j].code(c)
+		m.restless[j].code(c)
 		seen := m.jumps[j] != nil
 		if c.flag(&seen); seen && m.jumps[j] == nil {
 			b := newBand(m.candidates, m.mute)
@@ -137,6 +138,7 @@ func (b *band) code(c *coder) {
 	b.scale.code(c)
 	c.float(&b.usual, &b.stake, &b.best)
 	c.floats(b.covered[:])
+	c.singles(b.held[:])
 }
 
 func (o *origin) code(c *coder) {

@@ -137,6 +137,9 @@ func (m *ModelState) broken(shapeLeftOut bool) []brokenFact {
 	if m.Profile != nil {
 		add("profile", m.Profile.Validate())
 	}
+	for i := range m.Alternatives {
+		add("alternatives", m.Alternatives[i].problem())
+	}
 	if m.Requests != nil {
 		add("requests", m.Requests.Validate())
 	}

@@ -46,6 +46,17 @@ func TestCoverageNeverLowersAPlan(t *testing.T) {
 	})
 }
 
+// A share that has all but faded away is still a number, if only 0.
+func TestReadLevelOfTinyShares(t *testing.T) {
+	for _, share := range []float64{5.7e-306, 1e-300, 1e-9} {
+		f := &Forecast{Coverage: &ForecastCoverage{Prompt: forecast.Coverage{Forecasts: 1,
+			Peak: []forecast.Covered{{P: 0.5, Share: share}, {P: 0.9, Share: 1}}}}}
+		if _, seen := f.readLevel(0.5); seen == nil || !(math.Abs(*seen.Prompt-share) <= 0.01*max(share, 1e-280)) {
+			t.Errorf("a share of %v is read as %v", share, seen)
+		}
+	}
+}
+
 // TestReadLevel works the rule out by hand: 3000 forecasts over 1 step count as 2000 trials, so that the noise of p95
 // is 2·√(.95·.05/2000) = 0.975 points, and over 30 steps as 66.7, so that it is 5.34.
 func TestReadLevel(t *testing.T) {

@@ -89,6 +89,9 @@ func Decide(s State, p Policy) (Decision, error) {
 		}
 	}
 	yield(courses, s.Inventory)
+	for _, c := range courses {
+		c.answer()
+	}
 	for _, c := range turn {
 		d.Buffers = append(d.Buffers, c.buffer(room)...)
 	}
@@ -98,6 +101,7 @@ func Decide(s State, p Policy) (Decision, error) {
 		c.planQuota(room, book)
 	}
 	for _, c := range courses {
+		c.admit()
 		d.Models = append(d.Models, c.out)
 		for _, short := range c.shortfalls {
 			short.Owner = OwnerPlatform // nodes, stock, quota and start times all are
@@ -217,6 +221,7 @@ type course struct {
 
 	// veto.go
 	frozen bool // nothing may shrink while writing makes it worse
+	vetoed bool // a veto holds growth: neither replicas nor room for them are ordered
 
 	// warm.go and guard.go
 	wanted   int
@@ -260,8 +265,6 @@ func (c *course) decide(room *room, book *quotaBook) {
 		c.commit()
 		c.place(room, book)
 	}
-	c.admit()
-	c.answer()
 }
 
 // commit writes the plan into the Decision and the Memory.

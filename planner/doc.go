@@ -9,13 +9,17 @@
 // Decide runs one model through
 //
 //	demand.go  sample paths of prompt and completion tokens/s, offered load now, what is missing
+//	group.go   models that others serve too: their load is divided by role, and among variants by the cheapest mix
+//	           (variant.go)
 //	size.go    load ÷ Profile → replicas that must serve now; the reactive floor from load and queue. Physics become
 //	           rates for the mix of the moment in capacity.go and lateness.go
 //	place.go   probe: which slot would the next replica get → start path → lead time
 //	warm.go    raise and hold: quantiles over paths of the peak need → replicas that must run or be starting
+//	           (warm_cost.go in the mode cost); insure.go adds what must survive a loss or stand by for another region
 //	veto.go    diagnose.go: is more capacity the remedy at all? Vetoes hold growth
 //	guard.go   limits, scale-down window, blindness; up beats down
 //	place.go   what the inventory can hold; leftovers are shortfalls with their cause
+//	tier.go    when GPUs are short lower tiers yield to higher ones
 //	pools.go   room for what is needed by the time that a new node could serve (buffers), and nodes per pool
 //	quota.go   quotas to match, by the time that batch work could leave
 //	order.go   everything that changes, in an order that is safe to stop anywhere in
@@ -44,8 +48,14 @@
 //   - serving: the replicas the load of this moment needs; warm: planned beyond that, ready before the burst.
 //   - mix: what the requests are like, means and spreads of prompt and completion; it moves what a replica carries.
 //   - shape: GPUs per pod, pods per replica, product, topology level that must hold it.
+//   - variant: one of the workloads that can carry a model's load, of its own shape and price; role: prefill or decode,
+//     when both are in pools of their own. Each is a model of the State that Serves the one whose load it is.
+//   - tier: a model's priority when GPUs are short.
 //   - lead time: from ordering a replica to its first token; start path: cold node, warm node, cached weights.
 //   - service level τ: the share of sample paths on which the plan must be enough over the lead window.
+//   - coverage: how often the quantiles of past forecasts held. One that held too rarely is read at a higher level
+//     (coverage.go); a good one lowers nothing.
+//   - snapshot: what the forecasters of a model have learned, which a later Tracker goes on with (track_snapshot.go).
 //   - buffer: room kept free for replicas that are needed sooner than a node ordered later could be there.
 //   - shortfall: a part of the plan that the inventory cannot hold, with its cause. A result, not an error.
 //   - hold: keep the previous plan because a fact is missing or it is too early to shrink.

@@ -42,4 +42,6 @@ type ModelObservation struct {
 	Actuator *Actuator
 	// Evidence is what Diagnose looks at; nil is unknown.
 	Evidence *Evidence
+	// Engine is what the engines said of themselves over the last step; nil is unknown.
+	Engine *EngineLook
 }

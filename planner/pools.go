@@ -63,6 +63,9 @@ func (c *course) buffer(r *room) []BufferTarget {
 	if c.out.Answer != nil {
 		told = *c.out.Answer
 	}
+	if most := c.wanted + c.memory.Buffer; c.vetoed && need > most {
+		need, why = most, why+" as far as a veto lets grow" // more room is not the remedy when more replicas are not
+	}
 	given := max(told, c.supply)
 	c.next.Buffer = max(0, need-c.wanted)
 	if need <= given {

@@ -32,6 +32,7 @@ import (
 //	slots                                    what the free GPUs are worth to each model
 //	model M shape=4x1 [topology=T] [product=X] [cpu=MILLI] prompt=R completion=R | shape=4x1 noprofile
 //	                                         also: serves=M2 role=prefill|decode price=PERHOUR
+//	alternative M name=A gpus=N kv=N sequences=N [price=PERHOUR]
 //	leadtime M PATH=D[,D…] [fail=P]          measured starts of equal weight; PATH is cold_node, warm_node, cached_weights
 //	leadtime M stated PATH=P50,P95           typed in by a person
 //	weights M [NODE…]                        the nodes on which earlier starts left image and weights
@@ -107,7 +108,7 @@ func (w *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		"clock": w.clock, "advance": w.advance, "restart": w.restart, "nodes": w.nodes, "model": w.model,
 		"leadtime": w.leadtime, "replicas": w.replicas, "load": w.loadNow, "signals": w.signals, "forecast": w.forecast,
 		"history": w.history, "events": w.events, "paused": w.paused, "policy": w.setPolicy, "decide": w.decide,
-		"requests": w.requests, "watch": w.watch, "weights": w.weights, "slots": w.slots,
+		"requests": w.requests, "watch": w.watch, "alternative": w.alternative, "weights": w.weights, "slots": w.slots,
 		"quota": w.quota, "authority": w.authority, "launches-failed": w.launchesFailed,
 		"coverage": w.coverage, "evidence": w.evidence, "hpa": w.hpa, "explain": w.explain,
 	}
@@ -178,6 +179,18 @@ func (w *scenario) physics(t *testing.T, d *datadriven.TestData) *Profile {
 	p.KVTokens = Tokens(floatArg(t, d, "kv"))
 	p.MaxSequences = int(floatArg(t, d, "sequences"))
 	return &Profile{Physics: p, Source: "8B on H100, prior"}
+}
+
+// alternative adds another shape with the physics of the same model and other KV tokens.
+func (w *scenario) alternative(t *testing.T, d *datadriven.TestData) string {
+	m := w.named(t, d)
+	a := Alternative{Name: textArg(t, d, "name", ""), GPUs: int(floatArg(t, d, "gpus")), Profile: *w.physics(t, d)}
+	if d.HasArg("price") {
+		price := Price(floatArg(t, d, "price"))
+		a.Price = &price
+	}
+	m.state.Alternatives = append(m.state.Alternatives, a)
+	return ""
 }
 
 // requests sets the observed mean sizes of a request.

@@ -27,6 +27,7 @@ func (c *course) size() {
 		if c.rates.capacity != nil {
 			s.BoundBy = string(c.rates.capacity.Bound)
 		}
+		c.priceAlternatives()
 	} else {
 		c.step(StageSize, nil, "the load cannot be turned into replicas: it is unknown or there is no replica profile")
 	}

@@ -73,6 +73,8 @@ func (m *ModelState) leaveOut(fact string) {
 		m.Shape = Shape{}
 	case "profile":
 		m.Profile = nil
+	case "alternatives":
+		m.Alternatives = nil
 	case "requests":
 		m.Requests = nil
 	case "load":

@@ -54,8 +54,21 @@ type ModelState struct {
 	Role Role `json:"role,omitempty"`
 	// Price is what one replica costs per hour; nil is unknown, and then GPUs stand in for the prices of all variants.
 	Price *Price `json:"price_per_hour,omitempty"`
+	// Alternatives are other ways to serve the model, sorted by name; none is none that is known.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// Evidence is what Diagnose looks at; nil leaves the model undiagnosed.
 	Evidence *Evidence `json:"evidence,omitempty"`
+}
+
+// Alternative is another shape or setting that the model could be served with and is not: what it would cost is said beside
+// more of the same when KV tokens bind.
+type Alternative struct {
+	Name string `json:"name"`
+	// GPUs are those of one replica.
+	GPUs    int     `json:"gpus"`
+	Profile Profile `json:"profile"`
+	// Price is what one replica costs per hour; nil is unknown, and then GPUs are compared.
+	Price *Price `json:"price_per_hour,omitempty"`
 }
 
 // Price is an amount of money; all prices of a State are in one currency.

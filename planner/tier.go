@@ -230,8 +230,4 @@ func (c *course) lower(n int, why string) {
 	if n > 0 {
 		s.Rejected = rejected
 	}
-	if c.policy.Authority == Act {
-		told := c.tell(plan)
-		c.out.Answer = &told
-	}
 }

@@ -42,6 +42,10 @@ type TrackedModel struct {
 	Serves string
 	Role   Role
 	Price  *Price
+	// Alternatives are as in ModelState.
+	Alternatives []Alternative
+	// Learn makes the Tracker learn what the profile's iterations cost from the engines; nil keeps the profile as it is.
+	Learn *LearnerConfig
 }
 
 // Tracker turns Observations into States: it keeps one forecaster per model and token kind, the cold-start ledger and
@@ -69,8 +73,9 @@ type trackedModel struct {
 	steps              int         // steps seen since the start of the fitted history
 	newest             *ObservedLoad
 	sizes              requestSizes
-	borrowed           string    // of the fitted history
-	ensemble           *Forecast // of the steps seen so far; nil when a new step made it old
+	borrowed           string          // of the fitted history
+	ensemble           *Forecast       // of the steps seen so far; nil when a new step made it old
+	engines            *profileLearner // nil when the profile is not learned
 	leads              []coldstart.LeadTime
 	weightsOn          []string  // nodes, as of leadsAt
 	leadsAt            time.Time // when leads were estimated; zero makes them old
@@ -130,12 +135,13 @@ func newTrackedModel(cfg TrackerConfig, m TrackedModel) (*trackedModel, error) {
 		return nil, errors.Join(m.Shape.Validate(), profile, err)
 	}
 	completion, err := forecast.New(cfg.Method, opts)
-	if err := errors.Join(m.Shape.Validate(), profile, err); err != nil {
+	engines, engineErr := newProfileLearner(m)
+	if err := errors.Join(m.Shape.Validate(), profile, err, engineErr); err != nil {
 		return nil, err
 	}
 	return &trackedModel{
 		TrackedModel: m, prompt: forecast.WithEvents(prompt, cfg.Events, m.Name),
-		completion: forecast.WithEvents(completion, cfg.Events, m.Name), fitProblem: "no history yet",
+		completion: forecast.WithEvents(completion, cfg.Events, m.Name), fitProblem: "no history yet", engines: engines,
 	}, nil
 }
 
@@ -291,9 +297,10 @@ func (t *Tracker) modelState(m *trackedModel, look *ModelObservation, inv *Inven
 	for _, s := range t.learnStarts(m, look, now) {
 		gap("start", "%s", s)
 	}
+	t.learnProfile(m, look, now)
 	ms := ModelState{
-		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.Profile, Actuator: look.Actuator,
-		Evidence: look.Evidence, Serves: m.Serves, Role: m.Role, Price: m.Price,
+		Name: m.Name, Load: m.load(look.LoadSource), Replicas: look.Replicas, Shape: m.Shape, Profile: m.profile(), Actuator: look.Actuator,
+		Evidence: look.Evidence, Serves: m.Serves, Role: m.Role, Price: m.Price, Alternatives: m.Alternatives,
 		Signals:   Signals{Waiting: finite(look.Waiting), Running: finite(look.Running)},
 		LeadTimes: t.leadTimes(m, now), WeightsOn: present(m.weightsOn, inv),
 	}

@@ -199,8 +199,5 @@ func roundDigits(v float64) float64 {
 		return math.Round(v/unit) * unit
 	}
 	unit := math.Pow10(-exponent)
-	if math.IsInf(unit, 0) {
-		return 0 // so small that its unit has no reciprocal
-	}
 	return math.Round(v*unit) / unit
 }

@@ -95,7 +95,7 @@ func (s *State) measure(variants []*variant) (reference Load, problem string) {
 	priced := !slices.ContainsFunc(variants, func(v *variant) bool { return v.state.Price == nil })
 	measured := false
 	for _, v := range variants {
-		v.price = float64(v.state.Shape.GPUs * v.state.Shape.Pods)
+		v.price = float64(max(1, v.state.Shape.GPUs*v.state.Shape.Pods)) // 1 while the shape is unknown
 		if priced {
 			v.price = float64(*v.state.Price)
 		}

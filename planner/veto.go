@@ -71,6 +71,7 @@ func (c *course) veto(vetoes []Finding) {
 	if c.remembered {
 		stands = max(stands, c.memory.Replicas)
 	}
+	c.vetoed = true
 	if c.wanted <= stands {
 		return
 	}

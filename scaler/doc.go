@@ -5,6 +5,8 @@
 // static: a source that cannot be read leads to a State full of gaps, on which Decide holds; a Decide that fails leaves
 // the last plan in place to age; a journal that cannot be written is a condition, not an end.
 //
+// What the forecasters have learned outlives the process (Snapshots): a restart reads the load since, not weeks of it.
+//
 // It knows no client library but the one it exports its own metrics with: Prometheus, KEDA and SQLite are adapters in
 // the folders below, wired together in cmd/forewarmd.
 package scaler

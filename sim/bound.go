@@ -129,7 +129,11 @@ func (s Scenario) workOf(m *model, rates planner.Profile) (staircase, error) {
 	}
 	out := staircase{start: m.cfg.Startup.shortest().Minutes(), initial: m.cfg.Replicas, least: m.cfg.ReplicasMin}
 	for i := range h.Prompt.Values {
-		out.work = append(out.work, h.Prompt.Values[i]/float64(rates.Prompt)+h.Completion.Values[i]/float64(rates.Completion))
+		work := h.Prompt.Values[i]/float64(rates.Prompt) + h.Completion.Values[i]/float64(rates.Completion)
+		if math.IsNaN(work) { // outside of a trace: nobody asks for anything in the world then
+			work = 0
+		}
+		out.work = append(out.work, work)
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"forewarm/planner"
@@ -96,7 +97,7 @@ func (g *Generator) everydayRate(t time.Time) float64 {
 	} else {
 		r *= g.everyday * g.dayFactor(local)
 	}
-	if len(g.w.Bursts) == 0 || g.dayOff(local) {
+	if len(g.w.Bursts) == 0 {
 		return r
 	}
 	return r * g.burstsOn(local).factor(g.w.Bursts, timeOfDay(local))
@@ -164,6 +165,14 @@ type dayBursts []struct {
 // burstDaysKept bounds the cache of drawn days; a simulation looks at one or two at a time.
 const burstDaysKept = 64
 
+// comes reports whether a burst belongs to a local day.
+func (g *Generator) comes(b Burst, local time.Time) bool {
+	if len(b.On) > 0 {
+		return slices.Contains(b.On, local.Format(time.DateOnly))
+	}
+	return !g.dayOff(local)
+}
+
 func (g *Generator) burstsOn(local time.Time) dayBursts {
 	day := local.Year()*1000 + local.YearDay()
 	if b, ok := g.bursts[day]; ok {
@@ -176,6 +185,9 @@ func (g *Generator) burstsOn(local time.Time) dayBursts {
 	for i, b := range g.w.Bursts {
 		r := newStream(g.seed, purposeBurst, uint64(day), uint64(i))
 		out[i].excess = (b.Multiple - 1) * math.Exp(b.Sigma*r.NormFloat64())
+		if !g.comes(b, local) {
+			out[i].excess = 0
+		}
 		out[i].start = b.At + time.Duration(float64(b.Jitter)*r.NormFloat64())
 	}
 	g.bursts[day] = out

@@ -47,13 +47,30 @@ func (c *Cluster) newPool(cfg Pool) *pool {
 	return p
 }
 
-// findNode is the node that a replica of m goes to: one that is ready before one under way, then the one with the
-// fewest free GPUs that suffice (so that large holes stay whole), then by name. nil when none has room.
+// packings are the ways to choose a node; empty is most-allocated.
+var packings = []string{"", mostAllocated, leastAllocated, leastFragmenting}
+
+const (
+	mostAllocated    = "most-allocated"  // the fewest free GPUs that suffice, so that large holes stay whole
+	leastAllocated   = "least-allocated" // the most free GPUs, the scheduler's default
+	leastFragmenting = "fgd"             // where fragmentation grows least (Weng et al., FGD, ATC 2023), then most-allocated
+)
+
+// findNode is the node that a replica of m goes to: one that is ready before one under way, then by the packing, then by
+// name. nil when none has room.
 func (c *Cluster) findNode(m *model) *node {
 	var best *node
 	better := func(a, b *node) bool {
 		if ar, br := a.ready <= c.now, b.ready <= c.now; ar != br {
 			return ar
+		}
+		switch c.world.Packing {
+		case leastAllocated:
+			return a.free() > b.free()
+		case leastFragmenting:
+			if x, y := c.fragmentation(a, m.cfg.Shape.GPUs), c.fragmentation(b, m.cfg.Shape.GPUs); x != y {
+				return x < y
+			}
 		}
 		return a.free() < b.free()
 	}
@@ -68,6 +85,25 @@ func (c *Cluster) findNode(m *model) *node {
 		}
 	}
 	return best
+}
+
+// fragmentation is how many more free GPUs of a node the models cannot use once so many of them are taken: for each model
+// that runs on its product the free GPUs count where a replica does not fit any more, all models alike.
+func (c *Cluster) fragmentation(n *node, taken int) int {
+	grown := 0
+	for _, m := range c.models {
+		if !n.pool.fits(m) {
+			continue
+		}
+		unusable := func(free int) int {
+			if free < m.cfg.Shape.GPUs {
+				return free
+			}
+			return 0
+		}
+		grown += unusable(n.free()-taken) - unusable(n.free())
+	}
+	return grown
 }
 
 func (p *pool) fits(m *model) bool {

@@ -17,48 +17,55 @@ type oracle struct {
 // oracleHeadrooms is how many steps there are between no headroom and twice the work.
 const oracleHeadrooms = 16
 
-// replayOracle is the cheapest feasible replay that attains percent/100 (0 stands for 99.9 %), found by bisecting the
-// headroom above the cheapest staircase for each of two lead times. When none attains it, it is the one that attains most.
+// replayOracle is the cheapest feasible replay that attains the goal, found by bisecting the headroom above the cheapest
+// staircase for each of two lead times. When none attains it, it is the one that attains most.
 func replayOracle(ctx context.Context, s Scenario, spec PolicySpec) (Score, error) {
-	goal := 0.999
-	if spec.N > 0 {
-		goal = float64(spec.N) / 100
-	}
-	var best Score
-	better := func(x Score) bool {
-		a, b := x.attained(), best.attained()
-		if min(a, goal) != min(b, goal) {
-			return a > b
-		}
-		return best.Policy == "" || x.GPUHours.held() < best.GPUHours.held()
-	}
+	search := newSearch(spec.goal())
 	for _, image := range []bool{false, true} {
-		lo, hi := -1, oracleHeadrooms // the headroom of lo fails, of hi is tried last
-		for hi-lo > 1 || lo < 0 {
-			mid := (lo + hi) / 2
-			if lo < 0 && hi == oracleHeadrooms {
-				mid = oracleHeadrooms / 4
-			}
-			x, err := replayOnce(ctx, s, spec, func(c *Cluster) (policy, error) {
-				return newOracle(s, c, float64(mid)/oracleHeadrooms, image)
+		err := search.bisect(oracleHeadrooms, func(i int) (Score, error) {
+			return replayOnce(ctx, s, spec, func(c *Cluster) (policy, error) {
+				return newOracle(s, c, float64(i)/oracleHeadrooms, image)
 			})
-			if err != nil {
-				return Score{}, err
-			}
-			if better(x) {
-				best = x
-			}
-			if x.attained() >= goal {
-				hi = mid
-			} else {
-				lo = mid
-			}
-			if hi == 0 {
-				break
-			}
+		})
+		if err != nil {
+			return Score{}, err
 		}
 	}
-	return best, nil
+	return search.best, nil
+}
+
+// search keeps the cheapest replay that attains a goal.
+type search struct {
+	goal float64
+	best Score
+}
+
+func newSearch(goal float64) *search { return &search{goal: goal} }
+
+// bisect looks for the least i in 0..n whose replay attains the goal, as far as more of i attains more.
+func (f *search) bisect(n int, try func(i int) (Score, error)) error {
+	lo, hi := -1, n+1 // lo fails, hi is beyond what is tried or attains
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		x, err := try(mid)
+		if err != nil {
+			return err
+		}
+		f.take(x)
+		if x.attained() >= f.goal {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return nil
+}
+
+func (f *search) take(x Score) {
+	a, b := min(x.attained(), f.goal), min(f.best.attained(), f.goal)
+	if f.best.Policy == "" || a > b || a == b && x.GPUHours.held() < f.best.GPUHours.held() {
+		f.best = x
+	}
 }
 
 func (s *Score) attained() float64 {

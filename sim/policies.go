@@ -26,16 +26,26 @@ type PolicySpec struct {
 	// N is the argument: replicas of fixed, waiting requests a replica of keda-queue, requests in flight a replica of kpa,
 	// percent of hpa-gpu. 0 is the default of the policy.
 	N int
+	// Goal is the share that oracle and tuned attain, in percent; 0 is 99.9.
+	Goal float64
+}
+
+// goal is the share that is to be attained.
+func (p PolicySpec) goal() float64 {
+	if p.Goal == 0 {
+		return 0.999
+	}
+	return p.Goal / 100
 }
 
 // PolicyNames are the policies that can be named, as messages show them.
-const PolicyNames = "forewarm, fixed:N, keda-queue[:WAITING], hpa-gpu[:PERCENT], cron, kpa[:IN-FLIGHT], wva, dynamo, oracle[:PERCENT]"
+const PolicyNames = "forewarm, fixed:N, keda-queue[:WAITING], hpa-gpu[:PERCENT], cron, kpa[:IN-FLIGHT], wva, dynamo, tuned[:PERCENT], oracle[:PERCENT]"
 
 // ParsePolicy reads the name of a policy, see PolicyNames; an unknown one is an error that suggests the nearest.
 func ParsePolicy(text string) (PolicySpec, error) {
 	name, argument, has := strings.Cut(text, ":")
 	takes := map[string]bool{"forewarm": false, "fixed": true, "keda-queue": true, "hpa-gpu": true, "cron": false, "kpa": true,
-		"wva": false, "dynamo": false, "oracle": true}
+		"wva": false, "dynamo": false, "oracle": true, "tuned": true}
 	allowed, known := takes[name]
 	if !known {
 		hint := ""
@@ -47,6 +57,14 @@ func ParsePolicy(text string) (PolicySpec, error) {
 	spec := PolicySpec{Name: name}
 	if has != (name == "fixed") && (has && !allowed || name == "fixed") {
 		return PolicySpec{}, fmt.Errorf("policy %q: %s are allowed", text, PolicyNames)
+	}
+	if has && (name == "oracle" || name == "tuned") {
+		goal, err := strconv.ParseFloat(argument, 64)
+		if err != nil || !(goal > 0 && goal <= 100) {
+			return PolicySpec{}, fmt.Errorf("policy %q: the percent behind the colon may be above 0 and up to 100", text)
+		}
+		spec.Goal = goal
+		return spec, nil
 	}
 	if has {
 		n, err := strconv.Atoi(argument)
@@ -60,6 +78,9 @@ func ParsePolicy(text string) (PolicySpec, error) {
 
 // String is the policy as ParsePolicy reads it.
 func (p PolicySpec) String() string {
+	if p.Goal != 0 {
+		return p.Name + ":" + strconv.FormatFloat(p.Goal, 'f', -1, 64)
+	}
 	if p.N == 0 {
 		return p.Name
 	}

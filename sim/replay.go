@@ -52,8 +52,11 @@ var ErrUnsound = errors.New("sim: the replay contradicts itself")
 // Replay runs a scenario under one policy and scores it. The same scenario, policy and seed give the same Score on every
 // machine of one architecture. The scenario must be valid. It returns ctx's error between two ticks.
 func Replay(ctx context.Context, s Scenario, spec PolicySpec) (Score, error) {
-	if spec.Name == "oracle" {
+	switch spec.Name {
+	case "oracle":
 		return replayOracle(ctx, s, spec)
+	case "tuned":
+		return replayTuned(ctx, s, spec)
 	}
 	return replayOnce(ctx, s, spec, func(c *Cluster) (policy, error) { return newPolicy(ctx, spec, s, c) })
 }

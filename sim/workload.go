@@ -57,6 +57,8 @@ type Burst struct {
 	Multiple float64       `yaml:"multiple"`
 	Sigma    float64       `yaml:"sigma"`
 	Jitter   time.Duration `yaml:"jitter"`
+	// On are the only dates, such as 2026-03-02, on which it comes, working days or not; none is every working day.
+	On []string `yaml:"on"`
 }
 
 // Level is a slow multiplicative noise: the logarithm is a first-order autoregression with standard deviation Sigma whose
@@ -185,6 +187,11 @@ func (b Burst) validate() error {
 	p.within("multiple", b.Multiple, 0, 1000)
 	p.within("sigma", b.Sigma, 0, 2)
 	p.duration("jitter", b.Jitter, 0, 2*time.Hour)
+	for i, day := range b.On {
+		if _, err := time.Parse(time.DateOnly, day); err != nil {
+			p.add("on[%d] is %q: a date such as 2026-05-01 is allowed", i, day)
+		}
+	}
 	return p.err()
 }
 

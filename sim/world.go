@@ -17,6 +17,8 @@ type World struct {
 	Start  time.Time `yaml:"start"`
 	Models []Model   `yaml:"models"`
 	Pools  []Pool    `yaml:"pools"`
+	// Packing is which node with room the scheduler takes, see packings; empty is most-allocated.
+	Packing string `yaml:"packing"`
 	// Autoscaler applies to every model.
 	Autoscaler Autoscaler `yaml:"autoscaler"`
 }
@@ -134,6 +136,9 @@ func (w World) Validate() error {
 		}
 		pools[pool.Name] = true
 		p.nest(key, pool.validate(models, nodes))
+	}
+	if !slices.Contains(packings, w.Packing) {
+		p.add("packing is %q: %s are allowed", w.Packing, strings.Join(packings[1:], ", "))
 	}
 	p.nest("autoscaler", w.Autoscaler.Validate())
 	return p.err()

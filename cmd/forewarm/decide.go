@@ -41,7 +41,7 @@ defaults and models (a mapping of names), as --format policy prints it.`,
 			return f.run(cmd)
 		},
 	}
-	cmd.Flags().StringVar(&f.state, "state", "", "State as JSON, - for standard input")
+	cmd.Flags().StringVar(&f.state, "state", "", "State as JSON, - for standard input (configs/examples has some)")
 	cmd.Flags().StringVar(&f.policy, "policy", "", "policy as YAML; the journal's own, or the defaults, without it")
 	cmd.Flags().StringVar(&f.journal, "journal", "", "data directory of forewarmd")
 	cmd.Flags().StringVar(&f.at, "at", "", "RFC 3339 time; the newest State at or before it")

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,10 +17,10 @@ import (
 )
 
 type simulateFlags struct {
-	scenario, format, find, until string
-	policies, set, sweep          []string
-	seed                          uint64
-	seeds                         int
+	scenario, trace, format, find, until, out string
+	policies, set, sweep                      []string
+	seed                                      uint64
+	seeds                                     int
 }
 
 func newSimulateCmd() *cobra.Command {
@@ -47,6 +48,7 @@ the same seeds. --find is the least whole number for a path with which the first
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.scenario, "file", "f", "", "scenario as YAML")
+	flags.StringVar(&f.trace, "trace", "", "requests in place of the model's: a trace that begins with the world (one model only)")
 	flags.StringSliceVar(&f.policies, "policy", nil, "policies in place of the scenario's: "+sim.PolicyNames)
 	flags.StringArrayVar(&f.set, "set", nil, "path=value, changes a value of the scenario; lists by index or name")
 	flags.StringArrayVar(&f.sweep, "sweep", nil, "path=value,value: a replay for each; several make a grid")
@@ -54,7 +56,8 @@ the same seeds. --find is the least whole number for a path with which the first
 	flags.StringVar(&f.until, "until", "", "measure>=value or measure<=value that --find is to reach")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed in place of the scenario's")
 	flags.IntVar(&f.seeds, "seeds", 1, "how many seeds, counting up from the first")
-	flags.StringVar(&f.format, "format", "table", "table or json")
+	flags.StringVar(&f.format, "format", "table", "table, json or html (one page with plots, no network)")
+	flags.StringVar(&f.out, "out", "", "file for the result; the table is printed all the same")
 	_ = cmd.MarkFlagRequired("file")
 	cmd.MarkFlagsRequiredTogether("find", "until")
 	cmd.MarkFlagsMutuallyExclusive("find", "sweep")
@@ -62,8 +65,11 @@ the same seeds. --find is the least whole number for a path with which the first
 }
 
 func (f *simulateFlags) run(cmd *cobra.Command) error {
-	if !slices.Contains([]string{"table", "json"}, f.format) {
-		return fmt.Errorf("--format is %q: table or json are allowed", f.format)
+	if !slices.Contains([]string{"table", "json", "html"}, f.format) {
+		return fmt.Errorf("--format is %q: table, json or html are allowed", f.format)
+	}
+	if f.format != "table" && f.find != "" || f.format == "html" && (len(f.sweep) > 0 || f.seeds > 1) {
+		return fmt.Errorf("--format is %s: html is of one scenario and seed, and --find prints a table", f.format)
 	}
 	if f.seeds < 1 || f.seeds > seedsMax {
 		return fmt.Errorf("--seeds is %d: 1 to %d are allowed", f.seeds, seedsMax)
@@ -89,29 +95,50 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	}
 	started := time.Now()
 	err = f.replay(cmd, variants)
-	f.print(cmd, variants, time.Since(started))
-	return err
+	return errors.Join(f.write(cmd, variants, time.Since(started)), err)
 }
 
-func (f *simulateFlags) print(cmd *cobra.Command, variants []*variant, wall time.Duration) {
-	out := cmd.OutOrStdout()
+// write prints the result, or with --out the table and writes the result to the file: what goes wrong there takes nothing
+// away from what is shown.
+func (f *simulateFlags) write(cmd *cobra.Command, variants []*variant, wall time.Duration) error {
+	if f.out == "" {
+		return f.print(cmd.OutOrStdout(), f.format, variants, wall)
+	}
+	if err := f.print(cmd.OutOrStdout(), "table", variants, wall); err != nil {
+		return err
+	}
+	file, err := os.Create(f.out)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.print(file, f.format, variants, wall), file.Close())
+}
+
+func (f *simulateFlags) print(out io.Writer, format string, variants []*variant, wall time.Duration) error {
+	one := func() *simulation {
+		return &simulation{scenario: variants[0].scenario, scores: finished(variants[0].scores[0]), wall: wall}
+	}
 	switch {
-	case f.format == "json":
+	case format == "html":
+		return one().html(out)
+	case format == "json":
 		for _, v := range variants {
 			for i := range v.scores {
 				r := simulation{scenario: v.scenario, sets: v.sets, scores: finished(v.scores[i]), wall: wall}
 				r.scenario.Seed += uint64(i)
-				_ = printJSON(out, r.json()) // one document a variant and seed
+				if err := printJSON(out, r.json()); err != nil { // one document a variant and seed
+					return err
+				}
 			}
 		}
 	case len(variants) == 1 && f.seeds == 1:
-		r := simulation{scenario: variants[0].scenario, scores: finished(variants[0].scores[0]), wall: wall}
-		r.table(out)
+		one().table(out)
 	default:
 		s := variants[0].scenario
 		fmt.Fprintf(out, "%s: %s\n%v, seeds %d to %d\n", s.Name, s.Description, s.Duration, s.Seed, s.Seed+uint64(f.seeds)-1)
 		gridTable(out, variants, f.seeds)
 	}
+	return nil
 }
 
 // finished leaves out the scores of policies that were interrupted.
@@ -173,6 +200,20 @@ func (f *simulateFlags) runFind(cmd *cobra.Command, data []byte) error {
 	return nil
 }
 
+// replaceDemand lets the trace of --trace ask in place of the scenario's clients.
+func (f *simulateFlags) replaceDemand(s *sim.Scenario) error {
+	if n := len(s.World.Models); n != 1 {
+		return fmt.Errorf("--trace: %s has %d models: one is allowed; name a trace for each in workload.trace", f.scenario, n)
+	}
+	path, err := filepath.Abs(f.trace)
+	if err != nil {
+		return fmt.Errorf("--trace: %w", err)
+	}
+	w := &s.World.Models[0].Workload
+	*w = sim.Workload{Timezone: w.Timezone, Trace: &sim.TraceSpec{File: path, Begin: s.World.Start, Scale: 1}}
+	return nil
+}
+
 // errScenario marks a scenario whose values are out of range.
 var errScenario = errors.New("scenario")
 
@@ -193,6 +234,11 @@ func (f *simulateFlags) variant(cmd *cobra.Command, data []byte, sets []string) 
 	}
 	if cmd.Flags().Changed("seed") {
 		s.Seed = f.seed
+	}
+	if f.trace != "" {
+		if err := f.replaceDemand(&s); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.Validate(); err != nil {
 		where := f.scenario

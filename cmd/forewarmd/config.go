@@ -32,6 +32,8 @@ type config struct {
 	Events string         `yaml:"events"`
 	Policy configs.Policy `yaml:"policy"`
 	Models []modelConfig  `yaml:"models"`
+	// GPUPrices is what a GPU costs per hour, by its name in the catalogue: it prices profiles from there.
+	GPUPrices map[string]planner.Price `yaml:"gpu_prices_per_hour"`
 
 	location  *time.Location     // of Forecast.Timezone
 	calendar  *forecast.Calendar // of Events; nil without
@@ -71,10 +73,12 @@ type modelConfig struct {
 	Like string `yaml:"like"`
 	// Serves names the model whose load this one carries a part of, as another variant or as a pool of its replicas; Role is
 	// the part of the work of such a pool; Price is what a replica costs per hour.
-	Serves string              `yaml:"serves"`
-	Role   planner.Role        `yaml:"role"`
-	Price  *planner.Price      `yaml:"price_per_hour"`
-	Policy configs.ModelPolicy `yaml:"policy"`
+	Serves string         `yaml:"serves"`
+	Role   planner.Role   `yaml:"role"`
+	Price  *planner.Price `yaml:"price_per_hour"`
+
+	alternatives []planner.Alternative // of the catalogue
+	Policy       configs.ModelPolicy   `yaml:"policy"`
 }
 
 type statedLead struct {
@@ -92,7 +96,8 @@ func defaultConfig() config {
 		Forecast: forecastConfig{
 			Method: forecast.Names()[0], Horizon: 30 * time.Minute, History: 14 * 24 * time.Hour, Paths: 200, Timezone: "UTC",
 		},
-		Policy: configs.Policy{Seed: 1},
+		Policy:    configs.Policy{Seed: 1},
+		GPUPrices: map[string]planner.Price{},
 	}
 }
 
@@ -187,6 +192,11 @@ func (c *config) validate() error {
 	}
 	add("", prom.ValidateModels(c.promModels()))
 	add("", c.validateGroups())
+	for _, gpu := range slices.Sorted(maps.Keys(c.GPUPrices)) {
+		if p := c.GPUPrices[gpu]; !(p > 0 && p <= priceMax) {
+			add("", fmt.Errorf("gpu_prices_per_hour.%s is %v: above 0 to %d is allowed", gpu, p, priceMax))
+		}
+	}
 	policy := c.policy()
 	for i := range c.Models {
 		add(fmt.Sprintf("models[%d] %q: ", i, c.Models[i].Name), c.Models[i].validate(policy.For(c.Models[i].Name)))
@@ -265,6 +275,12 @@ func (m *modelConfig) validate(policy planner.ModelPolicy) error {
 		errs = append(errs, m.Profile.Validate())
 	}
 	errs = append(errs, m.takeProfile())
+	if m.EngineCosts && (m.Profile == nil || m.Profile.Physics == nil) {
+		errs = append(errs, errors.New("learn_profile is true without physics to start from: a profile with physics or a profile_name is needed"))
+	}
+	if m.EngineCosts && m.Serves != "" {
+		errs = append(errs, fmt.Errorf("learn_profile is true and serves is %q: the sizes of its requests are not seen, so it cannot be learned", m.Serves))
+	}
 	if !(m.WeightsGB >= 0 && m.WeightsGB <= weightsMaxGB) {
 		errs = append(errs, fmt.Errorf("weights_gb is %v: 0 (unknown) to %v are allowed", m.WeightsGB, weightsMaxGB))
 	}
@@ -303,7 +319,7 @@ func (m *modelConfig) takeProfile() error {
 		return fmt.Errorf("profile_name: %w", err)
 	}
 	p := entry.Profile()
-	m.Profile = &p
+	m.Profile, m.alternatives = &p, catalogue.Alternatives(m.ProfileName)
 	return nil
 }
 
@@ -437,8 +453,13 @@ func (c *config) trackerConfig(ledger *coldstart.Ledger) planner.TrackerConfig {
 	}
 	for i := range c.Models {
 		m := &c.Models[i]
-		t.Models = append(t.Models, planner.TrackedModel{Name: m.Name, Shape: m.Shape, Profile: m.Profile,
-			Serves: m.Serves, Role: m.Role, Price: m.Price})
+		c.price(m)
+		tracked := planner.TrackedModel{Name: m.Name, Shape: m.Shape, Profile: m.Profile, Serves: m.Serves, Role: m.Role, Price: m.Price,
+			Alternatives: m.alternatives}
+		if m.EngineCosts {
+			tracked.Learn = &planner.LearnerConfig{}
+		}
+		t.Models = append(t.Models, tracked)
 	}
 	return t
 }

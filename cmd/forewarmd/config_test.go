@@ -75,6 +75,36 @@ func TestConfigTakesAProfileByName(t *testing.T) {
 	}
 }
 
+// TestConfigPricesProfiles: the price of a GPU prices the replicas of the catalogue's profiles, the model's own and the
+// other shapes of the same model, precision and engine; one of a GPU without a price has none, and a stated one stands.
+func TestConfigPricesProfiles(t *testing.T) {
+	c, err := parseConfig("f.yaml", []byte(minimal+"  profile_name: llama-3.1-70b/fp8/h100_sxm/tp4/vllm\n"+
+		"  learn_profile: true\ngpu_prices_per_hour: {h100_sxm: 3}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracked := c.trackerConfig(nil).Models[0]
+	if tracked.Price == nil || *tracked.Price != 3*planner.Price(tracked.Shape.GPUs*tracked.Shape.Pods) {
+		t.Errorf("the price is %v", tracked.Price)
+	}
+	if tracked.Learn == nil {
+		t.Error("the profile is not learned")
+	}
+	prices := map[string]planner.Price{}
+	for _, a := range tracked.Alternatives {
+		if a.Name == "llama-3.1-70b/fp8/h100_sxm/tp4/vllm" || !strings.HasSuffix(a.Name, "/vllm") || !strings.Contains(a.Name, "/fp8/") {
+			t.Errorf("%s is no alternative", a.Name)
+		}
+		prices[a.Name] = 0
+		if a.Price != nil {
+			prices[a.Name] = *a.Price
+		}
+	}
+	if prices["llama-3.1-70b/fp8/h100_sxm/tp8/vllm"] != 24 || prices["llama-3.1-70b/fp8/h200_sxm/tp2/vllm"] != 0 || len(prices) < 4 {
+		t.Errorf("the prices are %v", prices)
+	}
+}
+
 // The calendar is read with the file, in the zone of the forecast, and what is wrong with it is reported with the rest.
 func TestConfigReadsTheCalendar(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.yaml")
@@ -183,6 +213,8 @@ models:
 			`serves is "other": another name under models is allowed`, `role is "both": prefill, decode or none are allowed`,
 			"price_per_hour is 0: above 0 to 1000000 are allowed", `policy.standby.for is "m": another name under models is allowed`,
 			"policy.standby.share is 2: above 0 to 1 is allowed"}},
+		{"a price of nothing", minimal + "  learn_profile: true\ngpu_prices_per_hour: {h100_sxm: 0}\n", []string{
+			"gpu_prices_per_hour.h100_sxm is 0: above 0 to 1000000 is allowed", "learn_profile is true without physics to start from"}},
 		{"serving one that serves", minimal + "- {name: a, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}, serves: m, role: decode}\n" +
 			"- {name: b, matchers: ['a=\"c\"'], shape: {gpus: 1, pods: 1}, serves: a, like: m}\n", []string{
 			`role is "decode" and that of "m", which it serves, "": either all have one or none`,

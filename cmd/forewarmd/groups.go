@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"forewarm/planner"
 	"forewarm/scaler/prom"
@@ -77,4 +78,27 @@ func (c *config) seenAtZero(head *modelConfig) bool {
 		}
 	}
 	return false
+}
+
+// price fills in what replicas of the catalogue's profiles cost, by the prices of their GPUs; what is stated for the model
+// stands, and a GPU without a price leaves its replicas without one.
+func (c *config) price(m *modelConfig) {
+	of := func(name string, gpus int) *planner.Price {
+		parts := strings.Split(name, "/")
+		if len(parts) != 5 {
+			return nil
+		}
+		each, ok := c.GPUPrices[parts[2]]
+		if !ok {
+			return nil
+		}
+		whole := each * planner.Price(gpus)
+		return &whole
+	}
+	if m.Price == nil {
+		m.Price = of(m.ProfileName, m.Shape.GPUs*m.Shape.Pods)
+	}
+	for i := range m.alternatives {
+		m.alternatives[i].Price = of(m.alternatives[i].Name, m.alternatives[i].GPUs)
+	}
 }

@@ -218,8 +218,9 @@ func (f *observed) expectedExtras(pools map[string]*planner.Pool) {
 	addTenant(pools["NVIDIA-A10"], "a10-001", pod("going", 3, "is terminating"))
 	addTenant(pools["NVIDIA-A10"], "a10-003", pod("kept", 1, "is annotated karpenter.sh/do-not-disrupt"))
 	// 12 whole nodes fit what is left of the CPUs, 4 what is left of the GPUs.
-	pools["burst"].Launchable, pools["burst"].Launching = new(4), 1
-	pools["spare"] = &planner.Pool{Name: "spare", Product: "NVIDIA-B200", GPUsPerNode: 8, Launchable: new(int), Nodes: []planner.Node{}}
+	pools["burst"].Launchable, pools["burst"].Launching, pools["burst"].Group = new(4), 1, "burst"
+	pools["spare"] = &planner.Pool{Name: "spare", Product: "NVIDIA-B200", GPUsPerNode: 8, Launchable: new(int), Group: "spare",
+		Static: true, NodesMax: new(4), Nodes: []planner.Node{}}
 	pools["unlabelled"] = &planner.Pool{Name: "unlabelled", GPUsPerNode: 512,
 		Nodes: []planner.Node{{Name: nodeName, GPUs: 512, FreeGPUs: 512, Usable: true, OnlyFor: others}}}
 	dra := &planner.Pool{Name: "NVIDIA-L40S", Product: "NVIDIA-L40S", GPUsPerNode: 4}

@@ -15,6 +15,12 @@ const (
 	FactKVUse      Fact = "kv_cache_use"
 )
 
+// The parts of the mean time between tokens, in seconds: they are read only of models whose profile is learned.
+const (
+	FactITLSum   Fact = "inter_token_seconds"
+	FactITLCount Fact = "inter_token_count"
+)
+
 // facts lists all facts in the order in which they are reported.
 var facts = []Fact{FactPrompt, FactCompletion, FactRequests, FactWaiting, FactRunning, FactKVUse}
 
@@ -90,6 +96,18 @@ var engines = []family{
 		FactRunning:    named("llamacpp:requests_processing"),
 		FactKVUse:      named("llamacpp:kv_cache_usage_ratio"),
 	}},
+}
+
+// betweenTokens are the metrics of the time between tokens, of the engines that have such a histogram.
+var betweenTokens = map[string]map[Fact][]metric{
+	"vllm": {
+		FactITLSum:   named("vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"),
+		FactITLCount: named("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"),
+	},
+	"sglang": {
+		FactITLSum:   named("sglang:inter_token_latency_seconds_sum", "sglang:time_per_output_token_seconds_sum"),
+		FactITLCount: named("sglang:inter_token_latency_seconds_count", "sglang:time_per_output_token_seconds_count"),
+	},
 }
 
 // Engines returns the names that ModelConfig.Engine may have besides auto.

@@ -118,6 +118,9 @@ type ModelConfig struct {
 	Arrivals Arrivals `yaml:"arrivals"`
 	// Engine restricts the metric names to one engine's: see Engines. Empty or "auto" finds it.
 	Engine string `yaml:"engine"`
+	// EngineCosts reads what a profile is learned from: running sequences, KV use and the time between tokens. With
+	// speculative decoding engines count events and not tokens there, so that nothing right can be learned.
+	EngineCosts bool `yaml:"learn_profile"`
 }
 
 // Workload is a scalable object in the cluster. For a LeaderWorkerSet one replica is one group, counted by its leader.

@@ -151,6 +151,9 @@ func (r *resolved) gaugeExprs(prefix string) []expr {
 			}
 		}
 	}
+	if r.cfg.EngineCosts {
+		out = append(out, r.engineExprs(prefix)...)
+	}
 	if g := r.gateway; g.known() && len(g.metrics[FactWaiting]) > 0 {
 		var parts []string
 		for _, m := range g.metrics[FactWaiting] {
@@ -159,6 +162,27 @@ func (r *resolved) gaugeExprs(prefix string) []expr {
 		out = append(out, expr{prefix + keyNowQueue, strings.Join(parts, " or ")})
 	}
 	return out
+}
+
+// engineExprs returns the expressions of what the engines did over the last step, for learning a profile; none when the
+// engine does not say all of it.
+func (r *resolved) engineExprs(prefix string) []expr {
+	s := r.served
+	if !s.known() {
+		return nil
+	}
+	for _, list := range [][]metric{s.metrics[FactRunning], s.metrics[FactPrompt], s.metrics[FactKVUse], s.between[FactITLSum]} {
+		if len(list) == 0 {
+			return nil
+		}
+	}
+	rate := func(list []metric) string { return wrap("sum", union("rate", s.rate(), list, s.sets)) }
+	return []expr{
+		{prefix + keyEngineRunning, wrap("sum", union("avg_over_time", s.gauge(), s.metrics[FactRunning], s.sets))},
+		{prefix + keyEngineKV, wrap("avg", union("avg_over_time", s.gauge(), s.metrics[FactKVUse], s.sets))},
+		{prefix + keyEnginePrompt, rate(s.metrics[FactPrompt])},
+		{prefix + keyEngineITL, rate(s.between[FactITLSum]) + " / " + rate(s.between[FactITLCount])},
+	}
 }
 
 // The keys of the expressions besides "served." and "gateway." with a fact.
@@ -171,6 +195,11 @@ const (
 	keyQueue        = "queue"
 	keyNow          = "now."
 	keyNowQueue     = "now.queue"
+
+	keyEngineRunning = "engine.running"
+	keyEngineKV      = "engine.kv"
+	keyEnginePrompt  = "engine.prompt"
+	keyEngineITL     = "engine.itl"
 )
 
 // wrap applies an aggregation, or returns nothing for nothing.

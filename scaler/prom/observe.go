@@ -225,6 +225,7 @@ func (t *tick) model(s *Source, i int, m ModelConfig, now time.Time, open map[ga
 	}
 	mo.Waiting = t.gauge(prefixOf(i), []string{keyNow + string(FactWaiting), keyNowQueue}, func(d string) { add("waiting", "%s", d) })
 	mo.Running = t.gauge(prefixOf(i), []string{keyNow + string(FactRunning)}, func(d string) { add("running", "%s", d) })
+	mo.Engine = t.engine(prefixOf(i))
 	switch {
 	case len(m.Workloads) == 0:
 		add("replicas", "no workload is configured")
@@ -240,6 +241,21 @@ func (t *tick) model(s *Source, i int, m ModelConfig, now time.Time, open map[ga
 		}
 	}
 	return mo, gaps
+}
+
+// engine is what the engines of a model said of themselves, nil unless all of it is a number: a look that lacks a part
+// teaches nothing.
+func (t *tick) engine(prefix string) *planner.EngineLook {
+	values := make([]float64, 4)
+	for i, key := range []string{keyEngineRunning, keyEngineKV, keyEnginePrompt, keyEngineITL} {
+		v, ok := t.now[prefix+key]
+		if !ok || math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+		values[i] = v
+	}
+	return &planner.EngineLook{Running: planner.Ratio(values[0]), KVUsage: planner.Ratio(values[1]),
+		Prompt: planner.TokenRate(values[2]), ITL: planner.Milliseconds(1000 * values[3])}
 }
 
 // loadProblem says why the newest step of a load is missing or doubtful, or nothing.

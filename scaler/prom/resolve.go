@@ -17,6 +17,9 @@ type source struct {
 	name    string // engines or gateway, for people
 	metrics map[Fact][]metric
 	sets    []matchers
+	// between are the parts of the mean time between tokens. A model is not known by them, and most are never read, so that
+	// they are not looked up among the names.
+	between map[Fact][]metric
 }
 
 // known reports whether anything can be read; a nil source is not known.
@@ -297,7 +300,7 @@ func (m ModelConfig) engineFamilies() []family {
 // alternative names: a replica with another version may come up before names are looked up again. It is nil when none
 // exists.
 func pick(families []family, names map[string]bool, sets []matchers, step time.Duration) *source {
-	src := &source{windows: windows{step: step}, metrics: map[Fact][]metric{}, sets: sets}
+	src := &source{windows: windows{step: step}, metrics: map[Fact][]metric{}, between: map[Fact][]metric{}, sets: sets}
 	var picked []string
 	for _, f := range families {
 		if !slices.ContainsFunc(f.all(), func(m metric) bool { return names[m.name] }) {
@@ -309,6 +312,9 @@ func pick(families []family, names map[string]bool, sets []matchers, step time.D
 			if slices.ContainsFunc(list, func(m metric) bool { return names[m.name] }) {
 				src.metrics[fact] = append(src.metrics[fact], list...)
 			}
+		}
+		for _, fact := range []Fact{FactITLSum, FactITLCount} {
+			src.between[fact] = append(src.between[fact], betweenTokens[f.name][fact]...)
 		}
 	}
 	if len(picked) == 0 || len(sets) == 0 {

@@ -189,7 +189,7 @@ func TestManyModels(t *testing.T) {
 	s := newSource(t, testConfig(f.start(t)), models...)
 	for _, m := range models {
 		s.resolved[m.Name] = &resolved{cfg: m, podLabel: "pod", expires: testNow.Add(time.Minute),
-			served: &source{windows{time.Minute, 15 * time.Second}, "vllm", engines[0].metrics, mustParse(m.Matchers)}}
+			served: &source{windows{time.Minute, 15 * time.Second}, "vllm", engines[0].metrics, mustParse(m.Matchers), nil}}
 	}
 	obs, err := s.Observe(context.Background(), testNow)
 	if err != nil {
@@ -241,7 +241,7 @@ func TestScrapeInterval(t *testing.T) {
 func BenchmarkHistory(b *testing.B) {
 	cfg := DefaultConfig()
 	g := newGrid(testNow.AddDate(0, 0, -28), testNow.Truncate(time.Minute), cfg.Step)
-	r := &resolved{served: &source{windows{time.Minute, 15 * time.Second}, "vllm", engines[0].metrics, nil}}
+	r := &resolved{served: &source{windows{time.Minute, 15 * time.Second}, "vllm", engines[0].metrics, nil, nil}}
 	var bodies [][]byte
 	for lo := 0; lo < g.n; lo += cfg.HistoryChunk {
 		part := g.slice(lo, min(lo+cfg.HistoryChunk, g.n))
