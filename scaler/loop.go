@@ -35,7 +35,7 @@ type Config struct {
 	Source  Source
 	Tracker *planner.Tracker
 	Policy  planner.Policy
-	// Models are the tracked models, whose history is read at the start.
+	// Models are the tracked models. The history of each that has a load of its own is read at the start.
 	Models []string
 	// Interval is the time between two ticks, Step that of the load history, History how far back it is read.
 	Interval, Step, History time.Duration
