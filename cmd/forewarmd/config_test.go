@@ -215,6 +215,9 @@ models:
 			"policy.standby.share is 2: above 0 to 1 is allowed"}},
 		{"a price of nothing", minimal + "  learn_profile: true\ngpu_prices_per_hour: {h100_sxm: 0}\n", []string{
 			"gpu_prices_per_hour.h100_sxm is 0: above 0 to 1000000 is allowed", "learn_profile is true without physics to start from"}},
+		{"acting on what nothing writes", minimal + "policy: {pools: act, quota: {authority: act}}\n", []string{
+			"policy.pools is act: observe or advise is allowed, for the daemon does not write the nodes of static pools",
+			"policy.quota.authority is act: observe or advise is allowed, for the daemon does not write quotas"}},
 		{"serving one that serves", minimal + "- {name: a, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}, serves: m, role: decode}\n" +
 			"- {name: b, matchers: ['a=\"c\"'], shape: {gpus: 1, pods: 1}, serves: a, like: m}\n", []string{
 			`role is "decode" and that of "m", which it serves, "": either all have one or none`,
