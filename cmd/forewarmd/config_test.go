@@ -222,6 +222,9 @@ models:
 			"- {name: b, matchers: ['a=\"c\"'], shape: {gpus: 1, pods: 1}, serves: a, like: m}\n", []string{
 			`role is "decode" and that of "m", which it serves, "": either all have one or none`,
 			`serves is "a", which serves "m" itself: a model with a load of its own is allowed`}},
+		{"standing by for one that serves", minimal + "- {name: a, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}, serves: m}\n" +
+			"- {name: b, matchers: ['a=\"c\"'], shape: {gpus: 1, pods: 1}, policy: {standby: {for: a, share: 0.5}}}\n", []string{
+			`policy.standby.for is "a", which serves "m": a model with a load of its own is allowed`}},
 		{"policy of nobody", minimal + "policy: {models: {chat-70b: {replicas_min: 2}}}\n", []string{
 			`f.yaml: policy.models has "chat-70b": the names under models are allowed: m`}},
 		{"horizon below a step", strings.Replace(minimal, "9\"}", "9\", step: 5m}\nforecast: {horizon: 2m}", 1), []string{
