@@ -113,6 +113,7 @@ func (m Memory) problems() []error {
 			}
 		}
 		check("replicas", mm.Replicas)
+		check("told", mm.Told)
 		for _, c := range mm.Wanted {
 			check("wanted", c.Replicas)
 		}

@@ -294,6 +294,9 @@ func (c *course) answer() {
 		if c.out.Replicas != nil {
 			told := c.tell(*c.out.Replicas)
 			c.out.Answer = &told
+			if told > *c.out.Replicas {
+				c.next.Told = told
+			}
 		} else {
 			c.step(StageGuard, nil, "KEDA gets an error, which blocks scale-in and leaves sibling triggers alone")
 		}

@@ -120,8 +120,9 @@ func (m *ModelState) present() (s int, ok bool) {
 	return s, s > 0 // from 0 it is KEDA that scales, to 1, whatever the metric
 }
 
-// tell is the number that makes the HPA arrive at the plan, or says why none does. It is never below the plan, and above
-// it only by as much as the dead-band takes, within the owner's limit.
+// tell is the least number that makes the HPA have the plan, or says why none does. It is never below the plan, and above
+// it only by as much as the dead-band takes, within the owner's limit. The HPA then goes to the number told, so that more
+// replicas start than the plan has: slots and quota are placed for the plan only, and those beyond it take what is free.
 func (c *course) tell(plan int) int {
 	a := c.state.Actuator
 	s, known := c.state.present()
@@ -148,8 +149,8 @@ func (c *course) pastDeadBand(plan, s, least int) int {
 			"replicas_max; scaleUp.tolerance \"0\" in the ScaledObject cures it", s, tolerance, least), "HPA tolerance")
 		return plan
 	}
-	c.answerStep(least, fmt.Sprintf("the HPA at %d ignores growth of up to %s %%: KEDA is told %d to arrive at %d; "+
-		"scaleUp.tolerance \"0\" in the ScaledObject cures it", s, tolerance, least, plan), "HPA tolerance")
+	c.answerStep(least, fmt.Sprintf("the HPA at %d ignores growth of up to %s %%: KEDA is told %d, the least that it follows; "+
+		"%d are needed; scaleUp.tolerance \"0\" in the ScaledObject cures it", s, tolerance, least, plan), "HPA tolerance")
 	return least
 }
 
@@ -179,7 +180,7 @@ func (c *course) tellLimits(answer, s int) {
 		}
 	}
 	// Above what runs and what was answered before, it can only be another trigger: the HPA takes the largest.
-	if d := a.HPADesired; d != nil && *d > max(answer, s, c.memory.Replicas) {
+	if d := a.HPADesired; d != nil && *d > max(answer, s, c.memory.told()) {
 		c.answerStep(answer, fmt.Sprintf("the HPA asks for %d: a sibling trigger wants more than this answer, and the largest counts", *d),
 			"sibling trigger")
 	}

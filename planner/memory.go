@@ -23,6 +23,8 @@ type ModelMemory struct {
 	Name string `json:"name"`
 	// Replicas is the last plan.
 	Replicas int `json:"replicas"`
+	// Told is what KEDA was told where the HPA's dead-band made that more than Replicas; 0 is that it was not.
+	Told int `json:"told,omitempty"`
 	// Wanted are the recent wishes before the scale-down window was applied; Needed the recent replicas that the
 	// offered load and queue asked for. Both keep only what can still be a maximum of the window: times ascend and
 	// counts strictly descend.
@@ -33,6 +35,9 @@ type ModelMemory struct {
 	// Buffers are the last Decision's BufferTargets, by pool.
 	Buffers []PoolCount `json:"buffers,omitempty"`
 }
+
+// told is the number that the HPA last went to, as far as it followed.
+func (m ModelMemory) told() int { return max(m.Replicas, m.Told) }
 
 // PoolCount is a number of replicas in a pool.
 type PoolCount struct {

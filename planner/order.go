@@ -27,8 +27,9 @@ const (
 
 // order is what a Decision changes, in an order that is safe to stop anywhere in: on the way up quota, then nodes and
 // buffers, then replicas; then the way down in reverse. A quota that is lowered so that another is raised comes before it,
-// for in between the same GPUs would be promised twice. Replicas are counted from what the last plan was, or from what
-// runs; a model whose plan is not acted upon is not among them. Buffers count from the last Decision's.
+// for in between the same GPUs would be promised twice. Replicas are counted from what KEDA was told last, or
+// from what runs, to what it is told now, which is the plan or, past the HPA's dead-band, more; a model whose plan is not
+// acted upon is not among them. Buffers count from the last Decision's.
 func order(s *State, d *Decision) []Change {
 	var quotasDown, quotasUp, nodesUp, nodesDown, buffersUp, buffersDown, replicasUp, replicasDown []Change
 	add := func(up, down *[]Change, c Change) {
@@ -97,22 +98,25 @@ func bufferChanges(s *State, d *Decision) []Change {
 	return out
 }
 
-// replicaChange is how a model's plan differs from the last one, or from what runs when none is remembered; ok is false
+// replicaChange is how what KEDA is told of a model differs from the last time, or from what runs when none is remembered; ok is false
 // when nothing acts on the plan, or it is not known from what it changes.
 func replicaChange(s *State, m *ModelDecision) (c Change, ok bool) {
 	i, known := slices.BinarySearchFunc(s.Models, m.Name, func(m ModelState, name string) int { return strings.Compare(m.Name, name) })
-	if m.Authority != Act || m.Replicas == nil || !known {
+	if m.Authority != Act || m.Answer == nil || m.Replicas == nil || !known {
 		return Change{}, false
 	}
 	state := &s.Models[i]
 	if a := state.Actuator; a != nil && a.Paused {
 		return Change{}, false
 	}
-	c = Change{Kind: ChangeReplicas, Name: m.Name, To: *m.Replicas}
+	c = Change{Kind: ChangeReplicas, Name: m.Name, To: *m.Answer}
 	at, remembered := slices.BinarySearchFunc(s.Memory.Models, m.Name, func(m ModelMemory, name string) int { return strings.Compare(m.Name, name) })
 	switch {
 	case remembered:
-		c.From = s.Memory.Models[at].Replicas
+		c.From = s.Memory.Models[at].told()
+		if c.To == s.Memory.Models[at].Replicas {
+			c.From = c.To // the plan stands, and an HPA that went past it stays there
+		}
 	case state.Replicas != nil:
 		c.From = state.Replicas.supply()
 	default:

@@ -98,16 +98,18 @@ func (c *course) bufferTargets(r *room, l landed, chunks int, before []int, why 
 		perPool[i] = min(n, left)
 		left -= perPool[i]
 	}
+	// More may have found no node than there are chunks: where the dead-band raised the answer, a part of it is told to KEDA.
+	nowhere := min(l.nowhere, left)
 	for i := range r.pools {
 		p := &r.pools[i]
 		if left > 0 && p.pool.holds(c.state.Shape) && !p.pool.Spot && (p.empty.slots(c.ask()) > 0 || l.pools[i] > 0) {
-			perPool[i] += left - l.nowhere
+			perPool[i] += left - nowhere
 			break
 		}
 	}
 	text := fmt.Sprintf("%s: room for %d more", why, chunks)
-	if l.nowhere > 0 {
-		text += fmt.Sprintf(", of which %d cannot be had on nodes that stay", l.nowhere)
+	if nowhere > 0 {
+		text += fmt.Sprintf(", of which %d cannot be had on nodes that stay", nowhere)
 	}
 	c.step(StagePools, nil, text)
 	for i, n := range r.grown(before) {

@@ -172,6 +172,15 @@ func (t *Tracker) End(model string) time.Time {
 	return time.Time{}
 }
 
+// Serves names the model whose load a model carries a part of; empty for one that has a load of its own, and is forecast
+// from its history, or is not tracked.
+func (t *Tracker) Serves(model string) string {
+	if m := t.byName[model]; m != nil {
+		return m.TrackedModel.Serves
+	}
+	return ""
+}
+
 // Skill is what the model's forecasters (prompt, completion) have shown on its own past; ok is false when the method
 // does not keep score or nothing is fitted.
 func (t *Tracker) Skill(model string) (prompt, completion forecast.Skill, ok bool) {

@@ -47,7 +47,9 @@ func newReading(cfg Config) *reading {
 		refused:  map[string]bool{},
 	}
 	for _, m := range cfg.Models {
-		r.unread[m] = time.Time{}
+		if cfg.Tracker.Serves(m) == "" { // else nothing is forecast from its history
+			r.unread[m] = time.Time{}
+		}
 	}
 	return r
 }

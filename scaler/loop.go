@@ -35,7 +35,7 @@ type Config struct {
 	Source  Source
 	Tracker *planner.Tracker
 	Policy  planner.Policy
-	// Models are the tracked models, whose history is read at the start.
+	// Models are the tracked models. The history of each that has a load of its own is read at the start.
 	Models []string
 	// Interval is the time between two ticks, Step that of the load history, History how far back it is read.
 	Interval, Step, History time.Duration
@@ -127,7 +127,7 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	l.reconfigured()
+	l.reconfigured(now)
 	obs := l.observe(ctx, now)
 	l.readHistories(ctx, now) // after the look, which brings a simulated world to now
 	if ctx.Err() != nil {
@@ -164,7 +164,7 @@ func (l *Loop) Tick(ctx context.Context, now time.Time) {
 // else. It may be called from any goroutine; of several calls between two ticks the last counts.
 func (l *Loop) Reconfigure(next Config) { l.next.Store(&next) }
 
-func (l *Loop) reconfigured() {
+func (l *Loop) reconfigured(now time.Time) {
 	next := l.next.Swap(nil)
 	if next == nil {
 		return
@@ -180,6 +180,9 @@ func (l *Loop) reconfigured() {
 	l.cfg.HistoryWorkers, l.cfg.Snapshots = next.HistoryWorkers, next.Snapshots
 	if anew {
 		clear(l.saved)
+		// A model that is gone has no more problems; of one that stays they come up again, for all of it is read and saved anew.
+		l.forget(now, "save_snapshot", l.unsaved)
+		l.forget(now, "restore_snapshot", l.unrestored)
 		l.reading = newReading(l.cfg) // workers of the old one end by themselves and are not listened to
 	}
 }

@@ -1,6 +1,7 @@
 package scaler
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -43,5 +44,26 @@ func TestLoopReconfigure(t *testing.T) {
 	}
 	if m := l.Plan().Decision.Model("chat"); m == nil || len(l.reading.unread) != 0 {
 		t.Errorf("the new tracker's history was not read: %v are missing", l.reading.unread)
+	}
+}
+
+// What was wrong with the snapshots of a model that a new configuration no longer has does not fail for ever.
+func TestLoopForgetsTheSnapshotsOfTheRemoved(t *testing.T) {
+	broken := &shelf{data: map[string][]byte{"chat": []byte("no snapshot")}, saveErr: errors.New("disk full")}
+	l := newLoop(t, &world{ready: 2, load: 1000}, func(c *Config) { broken.use(c) })
+	next := ticks(l, monday, 1)
+	for _, name := range []string{"save_snapshot", "restore_snapshot"} {
+		if part(l, name).Error == "" {
+			t.Fatalf("%s does not fail: %+v", name, l.Status())
+		}
+	}
+	cfg := l.cfg
+	cfg.Tracker, cfg.Models, cfg.Snapshots = newTracker(t), []string{}, nil
+	l.Reconfigure(cfg)
+	ticks(l, next, 1)
+	for _, name := range []string{"save_snapshot", "restore_snapshot"} {
+		if s := part(l, name); s.Error != "" {
+			t.Errorf("%s fails for a model that is gone: %s", name, s.Error)
+		}
 	}
 }

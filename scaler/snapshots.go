@@ -141,6 +141,14 @@ func (l *Loop) restored(now time.Time, model string, err error) {
 	l.outcome("restore_snapshot", now, l.unrestored.err("snapshot"))
 }
 
+// forget drops what is wrong with a part of the tick. One that has no problem keeps its status.
+func (l *Loop) forget(now time.Time, part string, p problems) {
+	if len(p) > 0 {
+		clear(p)
+		l.outcome(part, now, nil)
+	}
+}
+
 // set notes a model's problem, or that there is none any more.
 func (p problems) set(model string, err error) {
 	if err == nil {

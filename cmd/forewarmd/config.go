@@ -185,6 +185,7 @@ func (c *config) validate() error {
 	add("kubernetes.", c.Kubernetes.Validate())
 	add("", c.validateForecast())
 	add("policy.", c.Policy.Planner().Validate())
+	add("policy.", c.validateWriters())
 	add("", c.validatePolicyNames())
 	add("", c.validateKin())
 	if len(c.Models) == 0 {
@@ -200,6 +201,23 @@ func (c *config) validate() error {
 	policy := c.policy()
 	for i := range c.Models {
 		add(fmt.Sprintf("models[%d] %q: ", i, c.Models[i].Name), c.Models[i].validate(policy.For(c.Models[i].Name)))
+	}
+	return errors.Join(errs...)
+}
+
+// validateWriters refuses authority over what nothing here writes: nodes of static pools and quotas. A plan would count on
+// them, and say nothing of what is short.
+func (c *config) validateWriters() error {
+	var errs []error
+	refuse := func(key string, a planner.Authority, what string) {
+		if a == planner.Act {
+			errs = append(errs, fmt.Errorf("%s is %s: %s or %s is allowed, for the daemon does not write %s", key, a,
+				planner.Observe, planner.Advise, what))
+		}
+	}
+	refuse("pools", c.Policy.Pools, "the nodes of static pools")
+	if q := c.Policy.Quota; q != nil && q.Authority != nil {
+		refuse("quota.authority", *q.Authority, "quotas")
 	}
 	return errors.Join(errs...)
 }

@@ -215,10 +215,16 @@ models:
 			"policy.standby.share is 2: above 0 to 1 is allowed"}},
 		{"a price of nothing", minimal + "  learn_profile: true\ngpu_prices_per_hour: {h100_sxm: 0}\n", []string{
 			"gpu_prices_per_hour.h100_sxm is 0: above 0 to 1000000 is allowed", "learn_profile is true without physics to start from"}},
+		{"acting on what nothing writes", minimal + "policy: {pools: act, quota: {authority: act}}\n", []string{
+			"policy.pools is act: observe or advise is allowed, for the daemon does not write the nodes of static pools",
+			"policy.quota.authority is act: observe or advise is allowed, for the daemon does not write quotas"}},
 		{"serving one that serves", minimal + "- {name: a, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}, serves: m, role: decode}\n" +
 			"- {name: b, matchers: ['a=\"c\"'], shape: {gpus: 1, pods: 1}, serves: a, like: m}\n", []string{
 			`role is "decode" and that of "m", which it serves, "": either all have one or none`,
 			`serves is "a", which serves "m" itself: a model with a load of its own is allowed`}},
+		{"standing by for one that serves", minimal + "- {name: a, matchers: ['a=\"b\"'], shape: {gpus: 1, pods: 1}, serves: m}\n" +
+			"- {name: b, matchers: ['a=\"c\"'], shape: {gpus: 1, pods: 1}, policy: {standby: {for: a, share: 0.5}}}\n", []string{
+			`policy.standby.for is "a", which serves "m": a model with a load of its own is allowed`}},
 		{"policy of nobody", minimal + "policy: {models: {chat-70b: {replicas_min: 2}}}\n", []string{
 			`f.yaml: policy.models has "chat-70b": the names under models are allowed: m`}},
 		{"horizon below a step", strings.Replace(minimal, "9\"}", "9\", step: 5m}\nforecast: {horizon: 2m}", 1), []string{

@@ -37,8 +37,15 @@ func (c *config) validateGroups() error {
 		case m.Replaces != "" || m.Like != "":
 			bad("serves is %q with replaces or like: it has no history of its own, so neither is allowed", m.Serves)
 		}
-		if s := c.policy().For(m.Name).Standby; s != nil && (s.For == m.Name || !slices.Contains(c.modelNames(), s.For)) {
-			bad("policy.standby.for is %q: another name under models is allowed", s.For)
+		if s := c.policy().For(m.Name).Standby; s != nil {
+			served := c.named(s.For)
+			switch {
+			case served == nil || served == m:
+				bad("policy.standby.for is %q: another name under models is allowed", s.For)
+			case served.Serves != "":
+				// Its load would be unknown for ever, and an unknown one holds the plan.
+				bad("policy.standby.for is %q, which serves %q: a model with a load of its own is allowed", s.For, served.Serves)
+			}
 		}
 		if head != nil && !c.seenAtZero(head) && c.policy().For(m.Name).ReplicasMin == 0 {
 			bad("policy.replicas_min is 0 with arrivals.source %q: 0 is allowed only when arrivals are seen without a replica "+
@@ -56,8 +63,13 @@ func (c *config) head(m *modelConfig) *modelConfig {
 	if m.Serves == "" {
 		return m
 	}
+	return c.named(m.Serves)
+}
+
+// named is the model of a name; nil when there is none.
+func (c *config) named(name string) *modelConfig {
 	for i := range c.Models {
-		if c.Models[i].Name == m.Serves {
+		if c.Models[i].Name == name {
 			return &c.Models[i]
 		}
 	}
