@@ -191,10 +191,15 @@ func (m ModelPolicy) validate(prefix string) []error {
 	return errs
 }
 
-// shortDuration prints a duration without trailing zero units: 5m, not 5m0s.
+// shortDuration prints a duration to the second, one of less than a second to the millisecond, and without trailing zero
+// units: 5m, not 5m0s.
 func shortDuration(d time.Duration) string {
 	s := d.Round(time.Second).String()
-	if d != 0 && d.Abs() < time.Second {
+	switch a := d.Abs(); {
+	case a >= time.Second || a == 0:
+	case a >= time.Millisecond:
+		s = d.Round(time.Millisecond).String()
+	default:
 		s = d.String()
 	}
 	if strings.HasSuffix(s, "m0s") {

@@ -143,7 +143,8 @@ func TestForecastMustBeJoint(t *testing.T) {
 
 func TestShortDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "0s", 250 * time.Millisecond: "250ms", 1499 * time.Millisecond: "1s", 5 * time.Minute: "5m",
-		90 * time.Second: "1m30s", 2 * time.Hour: "2h", 2*time.Hour + time.Second: "2h0m1s", -3 * time.Minute: "-3m"} {
+		90 * time.Second: "1m30s", 2 * time.Hour: "2h", 2*time.Hour + time.Second: "2h0m1s", -3 * time.Minute: "-3m",
+		610333260 * time.Nanosecond: "610ms", 5 * time.Microsecond: "5µs"} {
 		if got := shortDuration(d); got != want {
 			t.Errorf("%d ns is %q, want %q", d, got, want)
 		}
